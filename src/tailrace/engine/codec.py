@@ -1,0 +1,161 @@
+"""
+The stored form of records and of state checkpoints: bytes, versioned, little-endian.
+
+A record's value, as `docs/storage.md` has it for readers:
+
+    offset  size  field
+    0       1     version, 1
+    1       1     flags: 1 closes, 2 has a producer claim, 4 has a Stream-Seq, 8 has lengths
+    2       2     zero
+    4       4     length of this header, and so where the payload starts
+    8       4     number of messages
+    12      8     number of the first message
+    20      8     byte offset of the first message
+    28      8     commit time, milliseconds since 1970
+    36            producer claim: u64 epoch, u64 seq, u16 length of the id, the id in UTF-8
+                  Stream-Seq: u16 length, the text in UTF-8
+                  lengths: u32 for each message, only where there are two or more
+"""
+
+import struct
+from array import array
+from typing import Final
+
+import msgspec
+
+from tailrace.protocol.offset import Offset
+from tailrace.protocol.producer import ProducerClaim, Producers, ProducerState
+from tailrace.protocol.state import Appended, StreamState
+
+__all__ = ["HEAD", "decode_record", "decode_state", "encode_record", "encode_state", "lengths_of"]
+
+HEAD: Final = struct.Struct("<BBHIIQQQ")
+_CLAIM: Final = struct.Struct("<QQH")
+_TEXT: Final = struct.Struct("<H")
+
+_VERSION: Final = 1
+_CLOSES: Final = 1
+_PRODUCER: Final = 2
+_STREAM_SEQ: Final = 4
+_LENGTHS: Final = 8
+
+assert array("I").itemsize == 4
+
+
+def encode_record(at: Offset, record: Appended) -> bytes:
+    """The value stored at `at`, the tail before the record."""
+    flags = _CLOSES if record.closes else 0
+    extra = b""
+    if record.producer is not None:
+        flags |= _PRODUCER
+        producer_id = record.producer.id.encode()
+        extra = _CLAIM.pack(record.producer.epoch, record.producer.seq, len(producer_id))
+        extra += producer_id
+    if record.stream_seq is not None:
+        flags |= _STREAM_SEQ
+        text = record.stream_seq.encode()
+        extra += _TEXT.pack(len(text)) + text
+    if record.lengths:
+        flags |= _LENGTHS
+        extra += array("I", record.lengths).tobytes()
+    head = HEAD.pack(
+        _VERSION, flags, 0, HEAD.size + len(extra), record.count, at.message, at.byte, record.time
+    )
+    return b"".join((head, extra, record.payload))
+
+
+def decode_record(value: bytes) -> tuple[Offset, Appended]:
+    """A stored record and where it lies: the inverse of `encode_record`."""
+    version, flags, _, start, count, message, byte, time = HEAD.unpack_from(value)
+    if version != _VERSION:
+        raise ValueError(f"record version {version} is not known")
+    at = HEAD.size
+    producer = None
+    if flags & _PRODUCER:
+        epoch, seq, size = _CLAIM.unpack_from(value, at)
+        at += _CLAIM.size
+        producer = ProducerClaim(value[at : at + size].decode(), epoch, seq)
+        at += size
+    stream_seq = None
+    if flags & _STREAM_SEQ:
+        (size,) = _TEXT.unpack_from(value, at)
+        at += _TEXT.size
+        stream_seq = value[at : at + size].decode()
+    lengths = lengths_of(value, start, count) if flags & _LENGTHS else ()
+    closes = bool(flags & _CLOSES)
+    record = Appended(time, value[start:], tuple(lengths), producer, stream_seq, closes)
+    return Offset(message, byte), record
+
+
+def lengths_of(value: bytes, start: int, count: int) -> "array[int] | tuple[int, ...]":
+    """The stored length of each message of a record; they end where the payload starts."""
+    if count < 2:
+        return (len(value) - start,)
+    lengths = array("I")
+    lengths.frombytes(value[start - 4 * count : start])
+    return lengths
+
+
+class _Checkpoint(msgspec.Struct, array_like=True, kw_only=True):
+    """A state as stored; new fields go to the end and have defaults."""
+
+    key: bytes
+    id: int
+    content_type: str
+    created_at: int
+    touched_at: int
+    written_at: int
+    ttl_s: int | None
+    expires_at: int | None
+    tail: tuple[int, int]
+    earliest: tuple[int, int]
+    closed: bool
+    closed_by: tuple[str, int, int] | None
+    stream_seq: str | None
+    producers: dict[str, tuple[int, int]]
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(_Checkpoint).decode
+
+
+def encode_state(key: bytes, state: StreamState) -> bytes:
+    """A checkpoint: MessagePack, the fields of `_Checkpoint` in their order."""
+    checkpoint = _Checkpoint(
+        key=key,
+        id=state.id,
+        content_type=state.content_type,
+        created_at=state.created_at,
+        touched_at=state.touched_at,
+        written_at=state.written_at,
+        ttl_s=state.ttl_s,
+        expires_at=state.expires_at,
+        tail=state.tail,
+        earliest=state.earliest,
+        closed=state.closed,
+        closed_by=state.closed_by,
+        stream_seq=state.stream_seq,
+        producers=dict(state.producers.items()),
+    )
+    return _encode(checkpoint)
+
+
+def decode_state(value: bytes) -> StreamState:
+    stored = _decode(value)
+    producers = {name: ProducerState(*state) for name, state in stored.producers.items()}
+    closed_by = None if stored.closed_by is None else ProducerClaim(*stored.closed_by)
+    return StreamState(
+        id=stored.id,
+        content_type=stored.content_type,
+        created_at=stored.created_at,
+        touched_at=stored.touched_at,
+        written_at=stored.written_at,
+        ttl_s=stored.ttl_s,
+        expires_at=stored.expires_at,
+        tail=Offset(*stored.tail),
+        earliest=Offset(*stored.earliest),
+        closed=stored.closed,
+        closed_by=closed_by,
+        stream_seq=stored.stream_seq,
+        producers=Producers.of(producers) if producers else Producers(),
+    )

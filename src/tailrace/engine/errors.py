@@ -1,0 +1,36 @@
+"""What a failing or full disk means to a request, and what keeps a store from opening."""
+
+from tailrace.protocol.errors import Refusal
+
+__all__ = ["DiskFull", "EngineError", "StorageFailed"]
+
+
+class StorageFailed(Refusal):
+    """A write or an fsync failed; nothing is written any more until a restart."""
+
+    status = 503
+    code = "storage-failed"
+    title = "Storage failed"
+
+    @property
+    def detail(self) -> str:
+        return (
+            "the server's storage failed and it takes no more writes; whether this request was "
+            "stored is unknown: retry it with the same producer headers once the server is back"
+        )
+
+
+class DiskFull(Refusal):
+    """There is no room for more; what is stored stays readable, and deletes are allowed."""
+
+    status = 507
+    code = "disk-full"
+    title = "Disk is full"
+
+    @property
+    def detail(self) -> str:
+        return "the server's disk is full: delete streams or free space, then retry"
+
+
+class EngineError(Exception):
+    """The store cannot be opened; the message says what to do about it."""

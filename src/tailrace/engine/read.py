@@ -1,0 +1,106 @@
+"""
+Reading whole messages out of stored records.
+
+A record holds one message or a batch of them; an offset may lie inside a batch, and a limit may cut
+one. Both always fall on message boundaries, which the record's lengths give.
+"""
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import NamedTuple
+
+from tailrace.engine.base import Store
+from tailrace.engine.codec import HEAD, lengths_of
+from tailrace.protocol.errors import OffsetBeyondTail, OffsetGone, OffsetMisaligned
+from tailrace.protocol.offset import Offset
+from tailrace.protocol.state import StreamState
+
+__all__ = ["Slice", "locate", "read_slice"]
+
+
+class Slice(NamedTuple):
+    """Stored bytes of the messages between two offsets."""
+
+    start: Offset
+    end: Offset
+    parts: list[bytes | memoryview]
+
+
+def _bounds(state: StreamState, offset: Offset) -> None:
+    tail, earliest = state.tail, state.earliest
+    if offset.byte > tail.byte or offset.message > tail.message:
+        raise OffsetBeyondTail(offset.token(), tail.token())
+    if offset.byte < earliest.byte:
+        raise OffsetGone(offset.token(), earliest.token())
+    for known in (tail, earliest):
+        if offset.byte == known.byte and offset.message != known.message:
+            raise OffsetMisaligned(offset.token())
+
+
+def locate(store: Store, state: StreamState, offset: Offset) -> None:
+    """
+    Check an offset without reading what follows it.
+
+    Raises:
+        OffsetBeyondTail, OffsetGone, OffsetMisaligned: It is not one that this stream returned.
+    """
+    _bounds(state, offset)
+    if offset != state.tail and offset != state.earliest:
+        read_slice(store, state, offset, 1)
+
+
+def read_slice(store: Store, state: StreamState, start: Offset, bytes_max: int) -> Slice:
+    """
+    Whole messages from `start` on, at most `bytes_max` unless the first alone is larger.
+
+    Raises:
+        OffsetBeyondTail, OffsetGone, OffsetMisaligned: As for `locate`.
+    """
+    _bounds(state, start)
+    parts: list[bytes | memoryview] = []
+    if start == state.tail:
+        return Slice(start, start, parts)
+    message, byte = start
+    room = bytes_max
+    for value in store.scan(state.id, start.byte, state.tail.byte):
+        _, _, _, head, count, first_message, first_byte, _ = HEAD.unpack_from(value)
+        size = len(value) - head
+        skipped = 0
+        if first_byte != byte or first_message != message:
+            # Only the first record can begin elsewhere: before the offset, which lies inside it.
+            skipped = _skip(value, head, count, message - first_message, byte - first_byte, start)
+            size -= byte - first_byte
+        if size > room:
+            taken, length = _fit(value, head, count, skipped, room, first=not parts)
+            if taken:
+                at = len(value) - size
+                parts.append(memoryview(value)[at : at + length])
+                message += taken
+                byte += length
+            break
+        parts.append(memoryview(value)[len(value) - size :])
+        message += count - skipped
+        byte += size
+        room -= size
+    if byte == start.byte:
+        # The bytes lie inside the stream, so a record must hold them.
+        raise OffsetMisaligned(start.token())
+    return Slice(start, Offset(message, byte), parts)
+
+
+def _skip(value: bytes, head: int, count: int, messages: int, size: int, start: Offset) -> int:
+    """How many messages of a batch lie before an offset, which must be one of its boundaries."""
+    if not 0 < messages < count or sum(lengths_of(value, head, count)[:messages]) != size:
+        raise OffsetMisaligned(start.token())
+    return messages
+
+
+def _fit(
+    value: bytes, head: int, count: int, skipped: int, room: int, *, first: bool
+) -> tuple[int, int]:
+    """How many more messages of a batch fit, and their bytes; the very first always does."""
+    ends = list(accumulate(lengths_of(value, head, count)[skipped:]))
+    taken = bisect_right(ends, room)
+    if taken == 0 and first:
+        taken = 1
+    return taken, ends[taken - 1] if taken else 0

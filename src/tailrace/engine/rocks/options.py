@@ -1,0 +1,62 @@
+"""
+How RocksDB is set up. Memory is bounded here: block cache, memtables and open files have ceilings
+that do not depend on how many streams there are.
+"""
+
+from typing import Final
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+)
+
+__all__ = ["FAMILIES", "family_options"]
+
+FAMILIES: Final = ("records", "states", "names", "expiry", "garbage")
+
+BLOCK_CACHE_BYTES: Final = 64 << 20
+MEMTABLES_BYTES: Final = 96 << 20
+MEMTABLE_BYTES: Final = 32 << 20
+WAL_BYTES_MAX: Final = 256 << 20
+OPEN_FILES_MAX: Final = 512
+# Larger values go to blob files: compaction then moves keys, not payloads.
+BLOB_BYTES_MIN: Final = 32 << 10
+BLOB_FILE_BYTES: Final = 64 << 20
+
+
+def family_options(name: str, cache: Cache) -> Options:
+    """Options of one column family; those that concern the whole database are the same in each."""
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    # A torn write at the end of the log is normal after a crash: recover all before it.
+    options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
+    options.set_paranoid_checks(True)
+    options.set_db_write_buffer_size(MEMTABLES_BYTES)
+    options.set_max_total_wal_size(WAL_BYTES_MAX)
+    options.set_max_open_files(OPEN_FILES_MAX)
+    options.set_max_background_jobs(2)
+    options.set_keep_log_file_num(4)
+    options.set_max_log_file_size(4 << 20)
+    options.set_write_buffer_size(MEMTABLE_BYTES)
+    options.set_level_compaction_dynamic_level_bytes(True)
+    options.set_compression_type(DBCompressionType.lz4())
+    blocks = BlockBasedOptions()
+    blocks.set_block_cache(cache)
+    blocks.set_block_size(16 << 10)
+    blocks.set_cache_index_and_filter_blocks(True)
+    blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    if name == "records":
+        options.set_enable_blob_files(True)
+        options.set_min_blob_size(BLOB_BYTES_MIN)
+        options.set_blob_file_size(BLOB_FILE_BYTES)
+        options.set_blob_compression_type(DBCompressionType.lz4())
+        options.set_enable_blob_gc(True)
+    else:
+        # Point look-ups, most of all of names that do not exist.
+        blocks.set_bloom_filter(10, False)
+    options.set_block_based_table_factory(blocks)
+    return options

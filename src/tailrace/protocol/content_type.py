@@ -1,0 +1,47 @@
+"""
+Content types: what they mean for message boundaries and for SSE (§7, §5.8).
+
+Comparison ignores case and parameters; the first spelling is kept and returned exactly.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from tailrace.protocol.errors import ContentTypeInvalid
+from tailrace.protocol.limits import CONTENT_TYPE_BYTES_MAX
+
+__all__ = ["DEFAULT_CONTENT_TYPE", "essence", "is_json", "is_text"]
+
+DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
+
+_TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+# Parameters are kept and never interpreted, so any visible ASCII may stand there.
+_MEDIA_TYPE: Final = re.compile(rf"({_TOKEN}/{_TOKEN})[ \t]*(;[\x20-\x7e\t]*)?", re.ASCII)
+
+
+@lru_cache(maxsize=4096)
+def essence(content_type: str) -> str:
+    """
+    The `type/subtype` part in lower case.
+
+    Raises:
+        ContentTypeInvalid: Not a media type, or longer than a stream may keep.
+    """
+    match = _MEDIA_TYPE.fullmatch(content_type)
+    if match is None or len(content_type) > CONTENT_TYPE_BYTES_MAX:
+        raise ContentTypeInvalid
+    return match[1].lower()
+
+
+@lru_cache(maxsize=4096)
+def is_json(content_type: str) -> bool:
+    """§7.1: JSON mode is `application/json` and every `+json` type."""
+    name = essence(content_type)
+    return name == "application/json" or name.endswith("+json")
+
+
+@lru_cache(maxsize=4096)
+def is_text(content_type: str) -> bool:
+    """§5.8: `text/*` and JSON go over SSE as they are, everything else in base64."""
+    return essence(content_type).startswith("text/") or is_json(content_type)

@@ -1,0 +1,328 @@
+"""
+Every way in which the protocol refuses, one class each, under one base.
+
+A refusal changes nothing. It carries the fields that the answer needs, says what was wrong and what
+to do next, and pickles (exceptions are rebuilt from `args`, so `__init__` passes its arguments on).
+"""
+
+from typing import ClassVar
+
+__all__ = [
+    "BodyEmpty",
+    "ContentTypeInvalid",
+    "ContentTypeMismatch",
+    "ContentTypeMissing",
+    "HeaderInvalid",
+    "JsonInvalid",
+    "NameInvalid",
+    "OffsetBeyondTail",
+    "OffsetGone",
+    "OffsetInvalid",
+    "OffsetMisaligned",
+    "ProducerEpochStart",
+    "ProducerFenced",
+    "ProducerGap",
+    "QueryInvalid",
+    "Refusal",
+    "SeqRegression",
+    "StreamClosed",
+    "StreamExists",
+    "StreamNotFound",
+]
+
+
+class Refusal(Exception):
+    """A request that the protocol does not allow; the stream is as it was."""
+
+    status: ClassVar[int] = 400
+    code: ClassVar[str] = "refused"
+    title: ClassVar[str] = "Request refused"
+
+    @property
+    def detail(self) -> str:
+        return str(self.args[0]) if self.args else self.title
+
+
+class HeaderInvalid(Refusal):
+    """A header's value is not of its form."""
+
+    code = "header-invalid"
+    title = "Invalid header"
+
+    def __init__(self, header: str, reason: str) -> None:
+        super().__init__(header, reason)
+        self.header = header
+        self.reason = reason
+
+    @property
+    def detail(self) -> str:
+        return f"{self.header}: {self.reason}"
+
+
+class QueryInvalid(Refusal):
+    """A query parameter is missing, repeated or not of its form."""
+
+    code = "query-invalid"
+    title = "Invalid query"
+
+    def __init__(self, parameter: str, reason: str) -> None:
+        super().__init__(parameter, reason)
+        self.parameter = parameter
+        self.reason = reason
+
+    @property
+    def detail(self) -> str:
+        return f"{self.parameter}: {self.reason}"
+
+
+class NameInvalid(Refusal):
+    """A path does not name a stream."""
+
+    code = "path-invalid"
+    title = "Invalid stream path"
+
+
+class OffsetInvalid(Refusal):
+    """The text is not an offset token."""
+
+    code = "offset-invalid"
+    title = "Malformed offset"
+
+    def __init__(self, token: str) -> None:
+        super().__init__(token)
+        self.token = token
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"{self.token!r} is not an offset: use a Stream-Next-Offset value as the server "
+            "returned it, or -1 for the beginning, or now for the tail"
+        )
+
+
+class OffsetMisaligned(OffsetInvalid):
+    """A well-formed token that does not lie between two messages of this stream."""
+
+    code = "offset-misaligned"
+    title = "Offset is not a message boundary"
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"{self.token} is not a message boundary of this stream: offsets are only valid "
+            "exactly as this stream returned them"
+        )
+
+
+class OffsetBeyondTail(OffsetInvalid):
+    """A well-formed token past the tail: perhaps the server was restored from a backup."""
+
+    code = "offset-beyond-tail"
+    title = "Offset is past the tail"
+
+    def __init__(self, token: str, tail: str) -> None:
+        Refusal.__init__(self, token, tail)
+        self.token = token
+        self.tail = tail
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"{self.token} is past the tail {self.tail}: the offset belongs to another stream, or "
+            "the server's data is older than what this client has seen"
+        )
+
+
+class OffsetGone(Refusal):
+    """The offset lies before the earliest retained one (§5.6)."""
+
+    status = 410
+    code = "offset-gone"
+    title = "Offset is no longer retained"
+
+    def __init__(self, token: str, earliest: str) -> None:
+        super().__init__(token, earliest)
+        self.token = token
+        self.earliest = earliest
+
+    @property
+    def detail(self) -> str:
+        return f"{self.token} lies before the earliest retained offset {self.earliest}"
+
+
+class StreamNotFound(Refusal):
+    """There is no such stream: it was never created, was deleted, or has expired."""
+
+    status = 404
+    code = "stream-not-found"
+    title = "Stream not found"
+
+    @property
+    def detail(self) -> str:
+        return "no stream at this URL: create it with PUT (it may have been deleted or have expired)"
+
+
+class StreamExists(Refusal):
+    """PUT on an existing stream of another configuration (§5.1)."""
+
+    status = 409
+    code = "stream-exists"
+    title = "Stream exists with another configuration"
+
+    def __init__(self, difference: str) -> None:
+        super().__init__(difference)
+        self.difference = difference
+
+    @property
+    def detail(self) -> str:
+        return f"the stream exists and differs in {self.difference}; it was not changed"
+
+
+class StreamClosed(Refusal):
+    """The stream is closed and takes no more (§5.2)."""
+
+    status = 409
+    code = "stream-closed"
+    title = "Stream is closed"
+
+    def __init__(self, tail: str, epoch: int | None = None, last_seq: int | None = None) -> None:
+        super().__init__(tail, epoch, last_seq)
+        self.tail = tail
+        # What the stream holds of the asking producer: a retry can see that it had arrived.
+        self.epoch = epoch
+        self.last_seq = last_seq
+
+    @property
+    def detail(self) -> str:
+        return f"the stream is closed at {self.tail}: nothing more can be appended"
+
+
+class ContentTypeMissing(Refusal):
+    """A body arrived without a Content-Type."""
+
+    code = "content-type-missing"
+    title = "Content-Type is missing"
+
+    @property
+    def detail(self) -> str:
+        return "an append with a body needs the stream's Content-Type"
+
+
+class ContentTypeInvalid(Refusal):
+    """The Content-Type is not a media type."""
+
+    code = "content-type-invalid"
+    title = "Content-Type is malformed"
+
+    @property
+    def detail(self) -> str:
+        return "Content-Type must be type/subtype, in visible ASCII, with optional parameters"
+
+
+class ContentTypeMismatch(Refusal):
+    """The append is of another type than the stream (§5.2, §10.4)."""
+
+    status = 409
+    code = "content-type-mismatch"
+    title = "Content-Type differs from the stream's"
+
+    def __init__(self, expected: str, received: str) -> None:
+        super().__init__(expected, received)
+        self.expected = expected
+        self.received = received
+
+    @property
+    def detail(self) -> str:
+        return f"the stream is {self.expected}, the request {self.received}"
+
+
+class BodyEmpty(Refusal):
+    """An append of nothing (§5.2)."""
+
+    code = "body-empty"
+    title = "Nothing to append"
+
+    @property
+    def detail(self) -> str:
+        return "an append needs a body; only a request with Stream-Closed: true may be empty"
+
+
+class JsonInvalid(Refusal):
+    """The body of an append in JSON mode is not JSON, or is an empty array (§7.1)."""
+
+    code = "json-invalid"
+    title = "Body is not valid JSON"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ProducerFenced(Refusal):
+    """A newer epoch holds this producer id (§5.2.1): a zombie, stop writing."""
+
+    status = 403
+    code = "producer-fenced"
+    title = "Producer epoch is stale"
+
+    def __init__(self, epoch: int, received_epoch: int) -> None:
+        super().__init__(epoch, received_epoch)
+        self.epoch = epoch
+        self.received_epoch = received_epoch
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"epoch {self.received_epoch} is fenced by epoch {self.epoch}: stop, or claim the "
+            f"producer id with epoch {self.epoch + 1} and seq 0"
+        )
+
+
+class ProducerGap(Refusal):
+    """A batch arrived before its predecessor: resend from `expected_seq`."""
+
+    status = 409
+    code = "producer-gap"
+    title = "Producer sequence gap"
+
+    def __init__(self, expected_seq: int, received_seq: int) -> None:
+        super().__init__(expected_seq, received_seq)
+        self.expected_seq = expected_seq
+        self.received_seq = received_seq
+
+    @property
+    def detail(self) -> str:
+        return f"expected Producer-Seq {self.expected_seq}, got {self.received_seq}: resend from there"
+
+
+class ProducerEpochStart(Refusal):
+    """A new epoch must start at seq 0 (§5.2.1)."""
+
+    code = "producer-epoch-start"
+    title = "A new epoch starts at seq 0"
+
+    def __init__(self, epoch: int, received_seq: int) -> None:
+        super().__init__(epoch, received_seq)
+        self.epoch = epoch
+        self.received_seq = received_seq
+
+    @property
+    def detail(self) -> str:
+        return f"epoch {self.epoch} is new and must start at Producer-Seq 0, not {self.received_seq}"
+
+
+class SeqRegression(Refusal):
+    """`Stream-Seq` did not grow (§5.2)."""
+
+    status = 409
+    code = "seq-regression"
+    title = "Stream-Seq did not increase"
+
+    def __init__(self, last: str, received: str) -> None:
+        super().__init__(last, received)
+        self.last = last
+        self.received = received
+
+    @property
+    def detail(self) -> str:
+        return f"Stream-Seq {self.received!r} is not above the last, {self.last!r} (compared as bytes)"

@@ -1,0 +1,77 @@
+"""Stream-TTL and Stream-Expires-At: their forms (§5.1) and when a stream's life ends."""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+from tailrace.protocol.errors import HeaderInvalid
+from tailrace.protocol.limits import TTL_S_MAX
+
+__all__ = ["format_expires_at", "parse_expires_at", "parse_ttl"]
+
+_TTL: Final = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
+_RFC3339: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def parse_ttl(text: str) -> int:
+    """
+    §5.1: a non-negative decimal integer without leading zeros, sign, point or exponent.
+
+    Raises:
+        HeaderInvalid: It is something else, or more than a century.
+    """
+    if not _TTL.fullmatch(text):
+        raise HeaderInvalid("Stream-TTL", "must be whole seconds in plain digits, such as 3600")
+    seconds = int(text)
+    if seconds > TTL_S_MAX:
+        raise HeaderInvalid("Stream-TTL", f"must be at most {TTL_S_MAX} seconds")
+    return seconds
+
+
+def parse_expires_at(text: str) -> int:
+    """
+    An RFC 3339 timestamp, in milliseconds since 1970.
+
+    Written out, since `datetime.fromisoformat` also takes forms that RFC 3339 does not have.
+
+    Raises:
+        HeaderInvalid: It is not an RFC 3339 timestamp, or no such day exists.
+    """
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise HeaderInvalid("Stream-Expires-At", "must be RFC 3339, such as 2030-01-15T12:00:00Z")
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    try:
+        # RFC 3339 allows a leap second; it is counted as the second before it.
+        moment = datetime(
+            int(year), int(month), int(day), int(hour), int(minute), min(int(second), 59),
+            tzinfo=_zone(zone),
+        )  # fmt: skip
+        if int(second) > 60:
+            raise ValueError("second")
+        since = moment - _EPOCH
+    except (ValueError, OverflowError):
+        raise HeaderInvalid("Stream-Expires-At", "is not a moment that exists") from None
+    milliseconds = int((fraction or "0").ljust(3, "0")[:3])
+    return since // _MILLISECOND + milliseconds
+
+
+def _zone(text: str) -> timezone:
+    if text in "Zz":
+        return UTC
+    hours, minutes = int(text[1:3]), int(text[4:6])
+    if hours > 23 or minutes > 59:
+        raise ValueError("zone")
+    offset = timedelta(hours=hours, minutes=minutes)
+    return timezone(-offset if text[0] == "-" else offset)
+
+
+def format_expires_at(milliseconds: int) -> str:
+    """RFC 3339 in UTC, with milliseconds only where there are any."""
+    moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    spec = "milliseconds" if milliseconds % 1000 else "seconds"
+    return moment.replace(tzinfo=None).isoformat(timespec=spec) + "Z"

@@ -1,0 +1,15 @@
+"""A limit on everything a client may make us remember; one constant a line, the unit last."""
+
+from typing import Final
+
+# Stored in every record that a producer writes, and once per producer in the stream's state.
+PRODUCER_ID_BYTES_MAX: Final = 512
+# §5.2.1: integers stay exact in JavaScript.
+PRODUCER_INTEGER_MAX: Final = 2**53 - 1
+STREAM_SEQ_BYTES_MAX: Final = 512
+CONTENT_TYPE_BYTES_MAX: Final = 256
+STREAM_NAME_BYTES_MAX: Final = 1024
+# 100 years: a longer life is a typing error, and must not overflow a timestamp.
+TTL_S_MAX: Final = 100 * 365 * 86_400
+# A token is two numbers of 16 digits: below 10**16 of either.
+OFFSET_DIGITS: Final = 16

@@ -1,0 +1,253 @@
+"""
+The state machine: every rule of the protocol that depends on what a stream is.
+
+Rule 1: `decide` alone judges a command, `apply` alone changes a state; both are pure.
+
+Rule 2: `apply` never refuses. Whatever `decide` let through is a fact, on this node, after a crash
+and on every other node.
+
+Rule 3: a verdict may be told to the client only when its record, and every record that it was
+decided upon, is durable. The caller owes that; see `engine.core`.
+
+The order of checks on an append is public behaviour:
+
+    the stream exists            404
+    producer: zombie             403
+    producer: retry              204, unless the stream is closed and this did not close it
+    the stream is closed         409 with Stream-Closed
+    content type                 400 if missing, 409 if another
+    body                         400 if empty or not JSON
+    producer: in order           409 for a gap, 400 for a new epoch that does not start at 0
+    Stream-Seq                   409 unless it grows
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from tailrace.protocol.content_type import essence, is_json
+from tailrace.protocol.errors import (
+    BodyEmpty,
+    ContentTypeMismatch,
+    ContentTypeMissing,
+    JsonInvalid,
+    SeqRegression,
+    StreamClosed,
+    StreamExists,
+    StreamNotFound,
+)
+from tailrace.protocol.json_mode import split_messages
+from tailrace.protocol.offset import Offset
+from tailrace.protocol.producer import ProducerState, admit, recognise
+from tailrace.protocol.state import (
+    Append,
+    Appended,
+    Command,
+    Create,
+    Created,
+    Delete,
+    Deleted,
+    Expire,
+    Record,
+    StreamState,
+    Touch,
+    Touched,
+)
+
+__all__ = ["Effect", "Verdict", "apply", "decide"]
+
+
+class Effect(Enum):
+    """What an allowed command did."""
+
+    CREATED = "created"
+    EXISTED = "existed"
+    APPENDED = "appended"
+    DUPLICATE = "duplicate"
+    CLOSED = "closed"
+    DELETED = "deleted"
+    TOUCHED = "touched"
+    NOTHING = "nothing"
+
+
+class Verdict(NamedTuple):
+    """An allowed command: what it did, and the record to commit if it changes anything."""
+
+    effect: Effect
+    record: Record | None = None
+
+
+_EXISTED = Verdict(Effect.EXISTED)
+_DUPLICATE = Verdict(Effect.DUPLICATE)
+_CLOSED_BEFORE = Verdict(Effect.CLOSED)
+_NOTHING = Verdict(Effect.NOTHING)
+
+
+def decide(state: StreamState | None, command: Command, now: int) -> Verdict:
+    """
+    Judge a command against a stream; `None` is a stream that does not exist.
+
+    Raises:
+        Refusal: One of the classes in `errors`; nothing changes.
+    """
+    if type(command) is Append:
+        return _decide_append(state, command, now)
+    if type(command) is Create:
+        return _decide_create(state, command, now)
+    if state is None:
+        if type(command) is Delete:
+            raise StreamNotFound
+        return _NOTHING
+    match command:
+        case Delete():
+            return Verdict(Effect.DELETED, Deleted(now))
+        case Expire(sliding):
+            deadline = state.deadline(sliding)
+            if deadline is None or now < deadline:
+                return _NOTHING
+            return Verdict(Effect.DELETED, Deleted(now))
+        case Touch():
+            if state.ttl_s is None:
+                return _NOTHING
+            return Verdict(Effect.TOUCHED, Touched(now))
+    raise AssertionError(f"unknown command {command!r}")
+
+
+def _decide_create(state: StreamState | None, command: Create, now: int) -> Verdict:
+    if state is not None:
+        return _decide_existing(state, command)
+    payload, lengths = _messages(command.content_type, command.body)
+    content = None
+    if payload or command.closed:
+        content = Appended(now, payload, lengths, closes=command.closed)
+    created = Created(
+        time=now,
+        id=command.id,
+        content_type=command.content_type,
+        ttl_s=command.ttl_s,
+        expires_at=command.expires_at,
+        content=content,
+    )
+    return Verdict(Effect.CREATED, created)
+
+
+def _decide_existing(state: StreamState, command: Create) -> Verdict:
+    """§5.1: the same configuration and closure status is a success, anything else a conflict."""
+    if essence(state.content_type) != essence(command.content_type):
+        raise StreamExists(f"Content-Type: it is {state.content_type}")
+    if state.ttl_s != command.ttl_s:
+        raise StreamExists("Stream-TTL")
+    if state.expires_at != command.expires_at:
+        raise StreamExists("Stream-Expires-At")
+    if state.closed != command.closed:
+        raise StreamExists(f"closure: it is {'closed' if state.closed else 'open'}")
+    return _EXISTED
+
+
+def _decide_append(state: StreamState | None, command: Append, now: int) -> Verdict:
+    if state is None:
+        raise StreamNotFound
+    claim = command.producer
+    known: ProducerState | None = None
+    retry = False
+    if claim is not None:
+        known = state.producers.get(claim.id)
+        retry = recognise(known, claim)
+    if state.closed:
+        return _decide_closed(state, command, known)
+    if retry:
+        return _DUPLICATE
+    payload, lengths = b"", ()  # type: tuple[bytes, tuple[int, ...]]
+    if command.body:
+        # §5.2: a body must be of the stream's type; an empty one is never judged by its type.
+        if command.content_type is None:
+            raise ContentTypeMissing
+        if essence(command.content_type) != essence(state.content_type):
+            raise ContentTypeMismatch(state.content_type, command.content_type)
+        payload, lengths = _messages(state.content_type, command.body)
+        if not payload:
+            # §7.1: an empty array is no append.
+            raise JsonInvalid("an empty JSON array appends nothing")
+    elif not command.closes:
+        raise BodyEmpty
+    if claim is not None:
+        admit(known, claim)
+    seq = command.stream_seq
+    # Header values are Latin-1, whose order is that of their bytes.
+    if seq is not None and state.stream_seq is not None and seq <= state.stream_seq:
+        raise SeqRegression(state.stream_seq, seq)
+    effect = Effect.APPENDED if payload else Effect.CLOSED
+    return Verdict(effect, Appended(now, payload, lengths, claim, seq, command.closes))
+
+
+def _decide_closed(state: StreamState, command: Append, known: ProducerState | None) -> Verdict:
+    """§5.2.1: only the closing request again, or a close-only without a producer, is no conflict."""
+    claim = command.producer
+    if claim is None:
+        if command.closes and not command.body:
+            return _CLOSED_BEFORE
+    elif claim == state.closed_by:
+        return _DUPLICATE
+    if known is None:
+        raise StreamClosed(state.tail.token())
+    raise StreamClosed(state.tail.token(), known.epoch, known.last_seq)
+
+
+def _messages(content_type: str, body: bytes) -> tuple[bytes, tuple[int, ...]]:
+    """The stored form of a body: outside JSON mode one append is one message."""
+    if not body or not is_json(content_type):
+        return body, ()
+    messages = split_messages(body)
+    if not messages:
+        return b"", ()
+    # The trailing empty piece gives the last message its comma too.
+    payload = b",".join([*messages, b""])
+    if len(messages) == 1:
+        return payload, ()
+    return payload, tuple([memoryview(message).nbytes + 1 for message in messages])
+
+
+def apply(state: StreamState | None, record: Record) -> StreamState | None:
+    """The stream after a record. Records of one stream must be applied in their order."""
+    if type(record) is Appended:
+        assert state is not None
+        return _apply_appended(state, record)
+    match record:
+        case Created():
+            created = StreamState(
+                id=record.id,
+                content_type=record.content_type,
+                created_at=record.time,
+                touched_at=record.time,
+                written_at=record.time,
+                ttl_s=record.ttl_s,
+                expires_at=record.expires_at,
+            )
+            return created if record.content is None else _apply_appended(created, record.content)
+        case Deleted():
+            return None
+        case Touched(time):
+            assert state is not None
+            return replace(state, touched_at=max(state.touched_at, time))
+    raise AssertionError(f"unknown record {record!r}")
+
+
+def _apply_appended(state: StreamState, record: Appended) -> StreamState:
+    claim = record.producer
+    tail = state.tail
+    return StreamState(
+        id=state.id,
+        content_type=state.content_type,
+        created_at=state.created_at,
+        touched_at=max(state.touched_at, record.time),
+        written_at=record.time,
+        ttl_s=state.ttl_s,
+        expires_at=state.expires_at,
+        tail=Offset(tail.message + record.count, tail.byte + len(record.payload)),
+        earliest=state.earliest,
+        closed=state.closed or record.closes,
+        closed_by=claim if record.closes else state.closed_by,
+        stream_seq=record.stream_seq if record.stream_seq is not None else state.stream_seq,
+        producers=state.producers if claim is None else state.producers.put(claim),
+    )

@@ -1,0 +1,43 @@
+"""
+Offsets: where in a stream a reader stands (§6).
+
+A token is `{message}_{byte}`, each 16 decimal digits: how many messages and how many stored bytes
+lie before the position. Both grow together, so tokens sort as text and never equal `-1` or `now`.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from tailrace.protocol.errors import OffsetInvalid
+
+__all__ = ["BEGINNING", "START", "TAIL", "Offset", "parse_offset"]
+
+BEGINNING: Final = "-1"
+TAIL: Final = "now"
+
+_TOKEN: Final = re.compile(r"[0-9]{16}_[0-9]{16}", re.ASCII)
+
+
+class Offset(NamedTuple):
+    """A position between two messages."""
+
+    message: int
+    byte: int
+
+    def token(self) -> str:
+        return f"{self.message:016d}_{self.byte:016d}"
+
+
+START: Final = Offset(0, 0)
+
+
+def parse_offset(token: str) -> Offset:
+    """
+    Read a token that we issued; the sentinels are the caller's to handle.
+
+    Raises:
+        OffsetInvalid: The text is not of the form of a token.
+    """
+    if not _TOKEN.fullmatch(token):
+        raise OffsetInvalid(token[:64])
+    return Offset(int(token[:16]), int(token[17:]))

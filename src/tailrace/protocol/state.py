@@ -1,0 +1,139 @@
+"""What a stream is at one moment, the records it is a fold of, and the commands it is asked."""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from tailrace.protocol.content_type import is_json
+from tailrace.protocol.offset import START, Offset
+from tailrace.protocol.producer import NO_PRODUCERS, ProducerClaim, Producers
+
+__all__ = [
+    "Append",
+    "Appended",
+    "Command",
+    "Create",
+    "Created",
+    "Delete",
+    "Deleted",
+    "Expire",
+    "Record",
+    "StreamState",
+    "Touch",
+    "Touched",
+]
+
+
+class StreamState(Struct, frozen=True, kw_only=True, gc=False):
+    """A stream after some record. Never changed: `apply` makes the next one."""
+
+    id: int
+    """The internal id: a stream created again at the same URL has another one (§4)."""
+    content_type: str
+    created_at: int
+    touched_at: int
+    """When it was last written, or read: a sliding TTL counts from here. Milliseconds."""
+    written_at: int
+    ttl_s: int | None = None
+    expires_at: int | None = None
+    tail: Offset = START
+    earliest: Offset = START
+    """The earliest retained offset."""
+    closed: bool = False
+    closed_by: ProducerClaim | None = None
+    stream_seq: str | None = None
+    producers: Producers = NO_PRODUCERS
+
+    @property
+    def json(self) -> bool:
+        return is_json(self.content_type)
+
+    def deadline(self, sliding: bool) -> int | None:
+        """The moment from which on the stream no longer exists."""
+        if self.ttl_s is not None:
+            return (self.touched_at if sliding else self.created_at) + self.ttl_s * 1000
+        return self.expires_at
+
+
+class Appended(Struct, frozen=True, gc=False):
+    """
+    Messages were appended, the stream was closed, or both in one step.
+
+    `payload` is the stored form; `lengths` has the stored length of each message, and is empty
+    where the payload is one message.
+    """
+
+    time: int
+    payload: bytes
+    lengths: tuple[int, ...] = ()
+    producer: ProducerClaim | None = None
+    stream_seq: str | None = None
+    closes: bool = False
+
+    @property
+    def count(self) -> int:
+        return len(self.lengths) or bool(self.payload)
+
+
+class Created(Struct, frozen=True, kw_only=True, gc=False):
+    """The stream came to be, perhaps with first content, perhaps closed at once."""
+
+    time: int
+    id: int
+    content_type: str
+    ttl_s: int | None = None
+    expires_at: int | None = None
+    content: Appended | None = None
+
+
+class Deleted(Struct, frozen=True, gc=False):
+    """The stream is gone: deleted, or at the end of its life."""
+
+    time: int
+
+
+class Touched(Struct, frozen=True, gc=False):
+    """A read restarted a sliding TTL."""
+
+    time: int
+
+
+Record: TypeAlias = Appended | Created | Deleted | Touched
+
+
+class Create(Struct, frozen=True, kw_only=True, gc=False):
+    """PUT. `id` is what the stream is called inside if this request creates it."""
+
+    id: int
+    content_type: str
+    ttl_s: int | None = None
+    expires_at: int | None = None
+    closed: bool = False
+    body: bytes = b""
+
+
+class Append(Struct, frozen=True, gc=False):
+    """POST: an append, a close, or both."""
+
+    body: bytes
+    content_type: str | None = None
+    closes: bool = False
+    producer: ProducerClaim | None = None
+    stream_seq: str | None = None
+
+
+class Delete(Struct, frozen=True, gc=False):
+    """DELETE."""
+
+
+class Expire(Struct, frozen=True, gc=False):
+    """The sweeper's question: is this stream's life over?"""
+
+    sliding: bool
+
+
+class Touch(Struct, frozen=True, gc=False):
+    """A read, where the TTL slides."""
+
+
+Command: TypeAlias = Create | Append | Delete | Expire | Touch

@@ -1,0 +1,161 @@
+"""What a request can be refused for before the protocol looks at it."""
+
+from tailrace.protocol.errors import Refusal
+
+__all__ = [
+    "BodyTooLarge",
+    "HeadersTooLarge",
+    "Internal",
+    "MalformedRequest",
+    "MethodNotAllowed",
+    "NotReady",
+    "RequestTimeout",
+    "RouteNotFound",
+    "TooManyConnections",
+    "UpgradeRefused",
+    "UriTooLong",
+]
+
+
+class RouteNotFound(Refusal):
+    """The path is none of the server's."""
+
+    status = 404
+    code = "route-not-found"
+    title = "No such path"
+
+    @property
+    def detail(self) -> str:
+        return "nothing is served at this path: streams live under /v1/stream/{path}"
+
+
+class MethodNotAllowed(Refusal):
+    """The path exists and does not know this method."""
+
+    status = 405
+    code = "method-not-allowed"
+    title = "Method not allowed"
+
+    def __init__(self, method: str, allowed: str) -> None:
+        super().__init__(method, allowed)
+        self.method = method
+        self.allowed = allowed
+
+    @property
+    def detail(self) -> str:
+        return f"{self.method[:32]} is not allowed here; allowed: {self.allowed}"
+
+
+class BodyTooLarge(Refusal):
+    """The body is over `--body-bytes-max`."""
+
+    status = 413
+    code = "body-too-large"
+    title = "Body too large"
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max)
+        self.bytes_max = bytes_max
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"a request body may have {self.bytes_max} bytes at most (--body-bytes-max); "
+            "send it in several appends"
+        )
+
+
+class UriTooLong(Refusal):
+    """The request target is longer than the server reads."""
+
+    status = 414
+    code = "uri-too-long"
+    title = "URI too long"
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max)
+        self.bytes_max = bytes_max
+
+    @property
+    def detail(self) -> str:
+        return f"a request target may have {self.bytes_max} bytes at most"
+
+
+class HeadersTooLarge(Refusal):
+    """The request's headers are more than the server reads."""
+
+    status = 431
+    code = "headers-too-large"
+    title = "Headers too large"
+
+    def __init__(self, bytes_max: int, count_max: int) -> None:
+        super().__init__(bytes_max, count_max)
+        self.bytes_max = bytes_max
+        self.count_max = count_max
+
+    @property
+    def detail(self) -> str:
+        return f"a request may have {self.count_max} headers of {self.bytes_max} bytes in all"
+
+
+class MalformedRequest(Refusal):
+    """The bytes are not an HTTP/1.1 request."""
+
+    code = "request-malformed"
+    title = "Malformed request"
+
+
+class UpgradeRefused(Refusal):
+    """A request with a body asks for another protocol."""
+
+    status = 501
+    code = "upgrade-refused"
+    title = "Upgrade is not supported"
+
+    @property
+    def detail(self) -> str:
+        return "this server speaks HTTP/1.1: send the request without Upgrade or CONNECT"
+
+
+class RequestTimeout(Refusal):
+    """The request did not arrive in time."""
+
+    status = 408
+    code = "request-timeout"
+    title = "Request timed out"
+
+    @property
+    def detail(self) -> str:
+        return "the request did not arrive in time; nothing was appended"
+
+
+class TooManyConnections(Refusal):
+    """More connections than `--connections-max`."""
+
+    status = 503
+    code = "too-many-connections"
+    title = "Too many connections"
+
+    @property
+    def detail(self) -> str:
+        return "the server has as many connections as it takes (--connections-max): retry later"
+
+
+class NotReady(Refusal):
+    """The server is starting, stopping, or its storage failed."""
+
+    status = 503
+    code = "not-ready"
+    title = "Not ready"
+
+
+class Internal(Refusal):
+    """A fault of the server's; its log has more."""
+
+    status = 500
+    code = "internal"
+    title = "Internal error"
+
+    @property
+    def detail(self) -> str:
+        return "the server failed to handle this request; its log says more"

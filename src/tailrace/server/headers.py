@@ -1,0 +1,52 @@
+"""Header names as they go over the wire, and the headers that every answer carries."""
+
+from typing import Final
+
+__all__ = ["COMMON", "PREFLIGHT"]
+
+STREAM_NEXT_OFFSET: Final = b"Stream-Next-Offset"
+STREAM_UP_TO_DATE: Final = b"Stream-Up-To-Date"
+STREAM_CLOSED: Final = b"Stream-Closed"
+STREAM_CURSOR: Final = b"Stream-Cursor"
+STREAM_TTL: Final = b"Stream-TTL"
+STREAM_EXPIRES_AT: Final = b"Stream-Expires-At"
+STREAM_EARLIEST_OFFSET: Final = b"Stream-Earliest-Offset"
+STREAM_SSE_DATA_ENCODING: Final = b"Stream-SSE-Data-Encoding"
+PRODUCER_EPOCH: Final = b"Producer-Epoch"
+PRODUCER_SEQ: Final = b"Producer-Seq"
+PRODUCER_EXPECTED_SEQ: Final = b"Producer-Expected-Seq"
+PRODUCER_RECEIVED_SEQ: Final = b"Producer-Received-Seq"
+CACHE_CONTROL: Final = b"Cache-Control"
+CONTENT_TYPE: Final = b"Content-Type"
+ETAG: Final = b"ETag"
+LOCATION: Final = b"Location"
+TRUE: Final = b"true"
+NO_STORE: Final = (CACHE_CONTROL, b"no-store")
+
+# What a script in a browser may read of an answer.
+_EXPOSED: Final = (
+    STREAM_NEXT_OFFSET, STREAM_UP_TO_DATE, STREAM_CLOSED, STREAM_CURSOR, STREAM_TTL,
+    STREAM_EXPIRES_AT, STREAM_EARLIEST_OFFSET, STREAM_SSE_DATA_ENCODING, PRODUCER_EPOCH,
+    PRODUCER_SEQ, PRODUCER_EXPECTED_SEQ, PRODUCER_RECEIVED_SEQ, ETAG, LOCATION, b"Retry-After",
+)  # fmt: skip
+# What a script in a browser may send, beyond what every request may have.
+_ALLOWED: Final = (
+    b"Content-Type", b"Authorization", b"If-None-Match", b"Accept", b"Cache-Control",
+    b"Last-Event-ID", STREAM_CLOSED, b"Stream-Seq", STREAM_TTL, STREAM_EXPIRES_AT, b"Producer-Id",
+    PRODUCER_EPOCH, PRODUCER_SEQ,
+)  # fmt: skip
+
+COMMON: Final = [
+    # §10.7: on every answer, errors too.
+    (b"X-Content-Type-Options", b"nosniff"),
+    (b"Cross-Origin-Resource-Policy", b"cross-origin"),
+    (b"Access-Control-Allow-Origin", b"*"),
+    (b"Access-Control-Expose-Headers", b", ".join(_EXPOSED)),
+]
+
+PREFLIGHT: Final = [
+    (b"Access-Control-Allow-Methods", b"GET, HEAD, PUT, POST, DELETE, OPTIONS"),
+    (b"Access-Control-Allow-Headers", b", ".join(_ALLOWED)),
+    (b"Access-Control-Max-Age", b"86400"),
+    NO_STORE,
+]

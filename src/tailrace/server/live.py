@@ -1,0 +1,394 @@
+"""
+Reads that wait: long-poll and SSE (§5.7, §5.8).
+
+Rule 1: a reader sees durable states only, and in one piece: bytes that were appended together with
+the closure are delivered before the closure is.
+
+Rule 2: no reader costs memory that grows. A commit is encoded once and the same bytes are written to
+every SSE reader that stands at the tail. One that is slow, or late, is moved to catching up: it
+holds only an offset, and reads from storage when its connection drains.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final
+
+from tailrace.engine.core import Committed, Engine
+from tailrace.engine.stream import Stream
+from tailrace.protocol.content_type import is_text
+from tailrace.protocol.cursor import JITTER_S_MAX, JITTER_S_MIN, current_cursor, next_cursor
+from tailrace.protocol.errors import Refusal, StreamNotFound
+from tailrace.protocol.offset import Offset
+from tailrace.protocol.state import StreamState
+from tailrace.server import headers as h
+from tailrace.server import sse
+from tailrace.server.compress import negotiate
+from tailrace.server.message import Frame, Request, Response, Sink, Waiting
+from tailrace.server.problem import problem
+from tailrace.server.reads import Reads, Where
+
+__all__ = ["Live"]
+
+HEARTBEAT_S: Final = 15.0
+# Readers that connected together must not all come back together.
+_RECYCLE_JITTER: Final = 0.1
+_HEARTBEAT: Final = Frame(sse.HEARTBEAT)
+
+
+class _Readers:
+    """Who waits for one stream's next commit."""
+
+    __slots__ = ("polls", "sessions")
+
+    def __init__(self) -> None:
+        # Dicts, for their order: the first to wait is the first to be told.
+        self.polls: dict[LongPoll, None] = {}
+        self.sessions: dict[SseSession, None] = {}
+
+
+class Live:
+    """All waiting readers; the engine's listener."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        reads: Reads,
+        *,
+        clock: Callable[[], int],
+        chunk_bytes: int,
+        long_poll_s: float,
+        sse_s: float,
+    ) -> None:
+        self.engine = engine
+        self.reads = reads
+        self.chunk_bytes = chunk_bytes
+        self.long_poll_s = long_poll_s
+        self.sse_s = sse_s
+        self.draining = False
+        self.loop = asyncio.get_running_loop()
+        self._clock = clock
+        self._waiting: dict[LongPoll | SseSession, None] = {}
+        engine.listener = self
+
+    def cursor(self, client: int | None) -> int:
+        jitter_s = random.randint(JITTER_S_MIN, JITTER_S_MAX)
+        return next_cursor(client, self._clock(), jitter_s)
+
+    def current_cursor(self) -> int:
+        return current_cursor(self._clock())
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def long_poll(
+        self,
+        request: Request,
+        stream: Stream,
+        where: Where,
+        client_cursor: int | None,
+        reply: Callable[[Response], None],
+    ) -> Waiting | None:
+        """§5.7: answer at once if there is something to say, else wait."""
+        state = stream.durable
+        assert state is not None
+        cursor = self.cursor(client_cursor)
+        start = state.tail if where.offset is None else where.offset
+        if start != state.tail:
+            self.reads.answer(request, stream, where, reply, cursor)
+            return None
+        if state.closed or self.draining:
+            reply(self.reads.nothing_new(state, cursor))
+            return None
+        return LongPoll(self, request, stream, start, cursor, reply, shared=where.offset is not None)
+
+    def sse(self, stream: Stream, where: Where, client_cursor: int | None) -> Response:
+        """§5.8: the head of an event stream; its body is a session."""
+        state = stream.durable
+        assert state is not None
+        headers = [(h.CONTENT_TYPE, b"text/event-stream"), (h.CACHE_CONTROL, b"no-cache")]
+        if not is_text(state.content_type):
+            headers.append((h.STREAM_SSE_DATA_ENCODING, b"base64"))
+        if where.offset is None:
+            start = state.tail
+            if state.closed:
+                # §6: at the tail of a closed stream the headers say so too.
+                headers.append((h.STREAM_NEXT_OFFSET, start.token().encode()))
+                headers.append((h.STREAM_UP_TO_DATE, h.TRUE))
+                headers.append((h.STREAM_CLOSED, h.TRUE))
+        else:
+            start = where.offset
+            self.engine.locate(stream, start)
+        session = SseSession(self, stream, start, self.cursor(client_cursor))
+        return Response(200, headers, live=session)
+
+    # -- who waits ---------------------------------------------------------------------------
+
+    def join(self, stream: Stream, reader: "LongPoll | SseSession") -> None:
+        if stream.live is None:
+            stream.live = _Readers()
+        readers = stream.live.polls if isinstance(reader, LongPoll) else stream.live.sessions
+        readers[reader] = None
+        self._waiting[reader] = None
+
+    def leave(self, stream: Stream, reader: "LongPoll | SseSession") -> None:
+        self._waiting.pop(reader, None)
+        readers: _Readers | None = stream.live
+        if readers is None:
+            return
+        (readers.polls if isinstance(reader, LongPoll) else readers.sessions).pop(reader, None)
+        if not readers.polls and not readers.sessions:
+            stream.live = None
+
+    def drain(self) -> None:
+        """The server stops: every waiting reader gets its last word."""
+        self.draining = True
+        for reader in list(self._waiting):
+            reader.end()
+
+    # -- commits -----------------------------------------------------------------------------
+
+    def committed(self, change: Committed) -> None:
+        readers: _Readers = change.stream.live
+        if change.deleted:
+            for poll in list(readers.polls):
+                poll.refuse(StreamNotFound())
+            for session in list(readers.sessions):
+                session.deleted()
+            return
+        before, after = change.before, change.after
+        if before is None or after is None or (before.tail == after.tail and not after.closed):
+            return
+        for poll in list(readers.polls):
+            poll.wake()
+        if readers.sessions:
+            self._broadcast(change, before, after, list(readers.sessions))
+
+    def _broadcast(
+        self,
+        change: Committed,
+        before: StreamState,
+        after: StreamState,
+        sessions: "list[SseSession]",
+    ) -> None:
+        event = b""
+        if before.tail != after.tail:
+            if after.tail.byte - before.tail.byte > self.chunk_bytes:
+                # Too much for one event: everyone reads it from storage, piece by piece.
+                for session in sessions:
+                    session.pump()
+                return
+            parts = [record.payload for record in change.records]
+            text = is_text(after.content_type)
+            event = sse.data_event(parts, json=after.json, text=text)
+        frames: dict[int, Frame] = {}
+        current = self.current_cursor()
+        for session in sessions:
+            cursor = session.cursor = max(session.cursor, current)
+            frame = frames.get(cursor)
+            if frame is None:
+                control = sse.control_event(
+                    after.tail, cursor=cursor, up_to_date=True, closed=after.closed
+                )
+                frame = frames[cursor] = Frame(event + control)
+            session.advance(before.tail, after, frame)
+
+
+class LongPoll:
+    """One request that waits for data."""
+
+    def __init__(
+        self,
+        live: Live,
+        request: Request,
+        stream: Stream,
+        start: Offset,
+        cursor: int,
+        reply: Callable[[Response], None],
+        *,
+        shared: bool,
+    ) -> None:
+        self._live = live
+        self._request = request
+        self._stream = stream
+        self._start = start
+        self._cursor = cursor
+        self._reply = reply
+        self._shared = shared
+        self._timer = live.loop.call_later(live.long_poll_s, self.end)
+        live.join(stream, self)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+        self._live.leave(self._stream, self)
+
+    def wake(self) -> None:
+        """Something was committed: data, closure, or both."""
+        self.cancel()
+        state = self._stream.durable
+        assert state is not None
+        if state.tail == self._start:
+            self._reply(self._live.reads.nothing_new(state, self._cursor))
+            return
+        try:
+            piece = self._live.engine.read(self._stream, self._start, self._live.chunk_bytes)
+        except Refusal as refusal:
+            self._reply(problem(refusal))
+            return
+        coding = negotiate(self._request.headers.get(b"accept-encoding", b""))
+        self._live.reads.reply_slice(
+            self._request, self._stream, piece, coding, self._reply, self._cursor,
+            shared=self._shared,
+        )  # fmt: skip
+
+    def refuse(self, refusal: Refusal) -> None:
+        self.cancel()
+        self._reply(problem(refusal))
+
+    def end(self) -> None:
+        """Time is up, or the server stops."""
+        self.cancel()
+        state = self._stream.durable
+        if state is None:
+            self._reply(problem(StreamNotFound()))
+        else:
+            self._reply(self._live.reads.nothing_new(state, self._cursor))
+
+
+class SseSession:
+    """
+    One SSE reader: `position` is all that it has been sent.
+
+    It is either at the tail, and then `advance` gives it each commit's frame, or behind, and then
+    `pump` reads on from storage whenever the sink has room.
+    """
+
+    def __init__(self, live: Live, stream: Stream, start: Offset, cursor: int) -> None:
+        self.position = start
+        self.cursor = cursor
+        self._live = live
+        self._stream = stream
+        state = stream.durable
+        assert state is not None
+        # Deleted and created again under the same name is another stream.
+        self._stream_id = state.id
+        self._json = state.json
+        self._text = is_text(state.content_type)
+        self._sink: Sink | None = None
+        self._done = False
+        self._pumping: asyncio.Handle | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+
+    # -- the transport's side ----------------------------------------------------------------
+
+    def start(self, sink: Sink) -> None:
+        self._sink = sink
+        self._live.join(self._stream, self)
+        loop = self._live.loop
+        recycle_s = self._live.sse_s * (1 + random.uniform(-_RECYCLE_JITTER, _RECYCLE_JITTER))
+        self._timers = [
+            loop.call_later(recycle_s, self.end),
+            loop.call_later(HEARTBEAT_S, self._beat),
+        ]
+        state = self._stream.durable
+        if state is not None and state.id == self._stream_id and self.position == state.tail:
+            # §5.8, §6: at the tail the first event is a control event.
+            self._control(state)
+            if state.closed:
+                self._finish()
+                return
+        self.pump()
+        if self._live.draining:
+            self.end()
+
+    def drained(self) -> None:
+        self.pump()
+
+    def cancel(self) -> None:
+        self._done = True
+        for timer in self._timers:
+            timer.cancel()
+        if self._pumping is not None:
+            self._pumping.cancel()
+        self._live.leave(self._stream, self)
+
+    # -- the stream's side -------------------------------------------------------------------
+
+    def advance(self, before: Offset, after: StreamState, frame: Frame) -> None:
+        """A commit, encoded for all: take it if it is what comes next."""
+        sink = self._sink
+        assert sink is not None
+        if sink.blocked or self.position != before:
+            # Behind: `pump` reads it from storage when it gets there.
+            return
+        self.position = after.tail
+        sink.write_frame(frame)
+        if after.closed:
+            self._finish()
+
+    def pump(self) -> None:
+        """Send what lies between the position and the tail, one chunk a turn of the loop."""
+        self._pumping = None
+        sink = self._sink
+        if self._done or sink is None or sink.blocked:
+            return
+        state = self._stream.durable
+        if state is None or state.id != self._stream_id:
+            self.deleted()
+            return
+        if self.position == state.tail:
+            if state.closed:
+                self._control(state)
+                self._finish()
+            return
+        try:
+            piece = self._live.engine.read(self._stream, self.position, self._live.chunk_bytes)
+        except Refusal:
+            # Retention has passed it by: the control event tells where it was.
+            self.end()
+            return
+        self.position = piece.end
+        event = sse.data_event(piece.parts, json=self._json, text=self._text)
+        self._control(state, event)
+        if self.position == state.tail and state.closed:
+            self._finish()
+        elif self.position != state.tail:
+            self._pumping = self._live.loop.call_soon(self.pump)
+
+    def deleted(self) -> None:
+        if not self._done and self._sink is not None:
+            self._sink.write_frame(Frame(sse.deleted_event(self.position)))
+            self._finish()
+
+    def end(self) -> None:
+        """§8.2: about every minute, and when the server stops: a last control event."""
+        state = self._stream.durable
+        if self._done or self._sink is None:
+            return
+        if state is None or state.id != self._stream_id:
+            self.deleted()
+            return
+        self._control(state)
+        self._finish()
+
+    def _beat(self) -> None:
+        """A comment now and then keeps proxies from closing a quiet connection."""
+        if self._sink is not None and not self._sink.blocked:
+            self._sink.write_frame(_HEARTBEAT)
+        self._live.engine.touch(self._stream)
+        self._timers[1] = self._live.loop.call_later(HEARTBEAT_S, self._beat)
+
+    def _control(self, state: StreamState, event: bytes = b"") -> None:
+        assert self._sink is not None
+        self.cursor = max(self.cursor, self._live.current_cursor())
+        up_to_date = self.position == state.tail
+        closed = up_to_date and state.closed
+        control = sse.control_event(
+            self.position, cursor=self.cursor, up_to_date=up_to_date, closed=closed
+        )
+        self._sink.write_frame(Frame(event + control))
+
+    def _finish(self) -> None:
+        sink = self._sink
+        self.cancel()
+        if sink is not None:
+            sink.finish()

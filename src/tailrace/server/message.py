@@ -1,0 +1,96 @@
+"""What passes between a transport and the service."""
+
+from typing import Protocol
+
+__all__ = ["Frame", "LiveBody", "Request", "Response", "Sink", "Waiting"]
+
+
+class Request:
+    """A whole request. Header names are in lower case; a repeated header is joined by a comma."""
+
+    __slots__ = ("body", "headers", "method", "origin", "path", "query")
+
+    def __init__(
+        self,
+        method: str,
+        path: bytes,
+        query: bytes,
+        headers: dict[bytes, bytes],
+        body: bytes,
+        origin: str,
+    ) -> None:
+        self.method = method
+        # As sent, still percent-encoded, without the prefix that an app is mounted under.
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.body = body
+        # Scheme, host and mount prefix: what stands before the path in the stream's URL.
+        self.origin = origin
+
+
+class Frame:
+    """A piece of a live answer, encoded once for however many readers."""
+
+    __slots__ = ("_chunk", "data")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._chunk: bytes | None = None
+
+    @property
+    def chunk(self) -> bytes:
+        """The same in HTTP/1.1 chunked framing."""
+        if self._chunk is None:
+            self._chunk = b"%x\r\n%b\r\n" % (len(self.data), self.data)
+        return self._chunk
+
+
+class Sink(Protocol):
+    """Where a live answer goes: a transport's side of it."""
+
+    @property
+    def blocked(self) -> bool:
+        """The peer is slow: write nothing more until `LiveBody.drained`."""
+
+    def write_frame(self, frame: Frame) -> None: ...
+
+    def finish(self) -> None:
+        """The answer is complete."""
+
+
+class LiveBody(Protocol):
+    """A body that goes on: the service's side of a live answer."""
+
+    def start(self, sink: Sink) -> None: ...
+
+    def drained(self) -> None:
+        """The sink can take more."""
+
+    def cancel(self) -> None:
+        """The peer is gone."""
+
+
+class Response:
+    """A whole answer, or the head of a live one."""
+
+    __slots__ = ("body", "headers", "live", "status")
+
+    def __init__(
+        self,
+        status: int,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes = b"",
+        live: LiveBody | None = None,
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.live = live
+
+
+class Waiting(Protocol):
+    """A request whose answer comes later."""
+
+    def cancel(self) -> None:
+        """The peer is gone: forget about it."""

@@ -1,0 +1,198 @@
+"""
+Reads that end: HEAD, catch-up, and the answers of long-poll (§5.5–§5.7).
+
+Everything that an answer says of a stream is taken from one durable state, so that data, offset,
+closure and ETag always belong together.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from tailrace.engine.core import Engine
+from tailrace.engine.read import Slice
+from tailrace.engine.stream import Stream
+from tailrace.protocol.errors import QueryInvalid
+from tailrace.protocol.expiry import format_expires_at
+from tailrace.protocol.json_mode import array_parts
+from tailrace.protocol.offset import BEGINNING, START, TAIL, Offset, parse_offset
+from tailrace.protocol.state import StreamState
+from tailrace.server import headers as h
+from tailrace.server.compress import COMPRESS_BYTES_MIN, compress, negotiate
+from tailrace.server.message import Request, Response
+
+__all__ = ["Reads", "Where", "parse_where"]
+
+_MAX_AGE_S: Final = 60
+# Compressing more than this takes milliseconds: a thread does it while the loop goes on.
+_COMPRESS_INLINE_BYTES_MAX: Final = 32 << 10
+
+
+class Where(NamedTuple):
+    """Where a read starts: an offset, or None for the tail of now."""
+
+    offset: Offset | None
+
+
+def parse_where(query: dict[str, str], *, live: bool) -> Where:
+    """
+    The `offset` parameter.
+
+    Raises:
+        QueryInvalid: Missing on a live read, or empty.
+        OffsetInvalid: Not a token.
+    """
+    token = query.get("offset")
+    if token is None:
+        if live:
+            raise QueryInvalid("offset", "is required on a live read; -1 starts at the beginning")
+        return Where(START)
+    if token == "":
+        raise QueryInvalid("offset", "must not be empty; -1 starts at the beginning")
+    if token == TAIL:
+        return Where(None)
+    if token == BEGINNING:
+        return Where(START)
+    return Where(parse_offset(token))
+
+
+class Reads:
+    """Answers to reads, from durable states."""
+
+    def __init__(self, engine: Engine, chunk_bytes: int) -> None:
+        self._engine = engine
+        self._chunk_bytes = chunk_bytes
+
+    def head(self, stream: Stream) -> Response:
+        """§5.5: metadata, never cached."""
+        state = stream.durable
+        assert state is not None
+        headers = [
+            (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
+            (h.STREAM_NEXT_OFFSET, state.tail.token().encode()),
+            h.NO_STORE,
+        ]
+        remaining_ms = self._engine.remaining_ms(stream)
+        if state.ttl_s is not None and remaining_ms is not None:
+            headers.append((h.STREAM_TTL, b"%d" % -(-remaining_ms // 1000)))
+        if state.expires_at is not None:
+            headers.append((h.STREAM_EXPIRES_AT, format_expires_at(state.expires_at).encode()))
+        if state.closed:
+            headers.append((h.STREAM_CLOSED, h.TRUE))
+        return Response(200, headers)
+
+    def answer(
+        self,
+        request: Request,
+        stream: Stream,
+        where: Where,
+        reply: Callable[[Response], None],
+        cursor: int | None = None,
+    ) -> None:
+        """Catch up: whole messages from `where` on, as much as one answer may hold."""
+        state = stream.durable
+        assert state is not None
+        start = where.offset
+        if start is None:
+            reply(self._at_tail(state))
+            return
+        piece = self._engine.read(stream, start, self._chunk_bytes)
+        coding = negotiate(request.headers.get(b"accept-encoding", b""))
+        self.reply_slice(request, stream, piece, coding, reply, cursor)
+
+    def reply_slice(
+        self,
+        request: Request,
+        stream: Stream,
+        piece: Slice,
+        coding: str | None,
+        reply: Callable[[Response], None],
+        cursor: int | None,
+        *,
+        shared: bool = True,
+    ) -> None:
+        """Answer with what was read; `shared` is false where the answer must not be cached."""
+        state = stream.durable
+        assert state is not None
+        body = b"".join(array_parts(piece.parts) if state.json else piece.parts)
+        if coding is not None and len(body) <= COMPRESS_BYTES_MIN:
+            coding = None
+        etag = _etag(state, piece, coding)
+        headers = [
+            (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
+            (h.STREAM_NEXT_OFFSET, piece.end.token().encode()),
+            self._cache_control(stream) if shared else h.NO_STORE,
+            (b"Vary", b"Accept-Encoding"),
+        ]
+        if shared:
+            headers.append((h.ETAG, etag))
+        if piece.end == state.tail:
+            headers.append((h.STREAM_UP_TO_DATE, h.TRUE))
+            if state.closed:
+                headers.append((h.STREAM_CLOSED, h.TRUE))
+        if cursor is not None:
+            headers.append((h.STREAM_CURSOR, b"%d" % cursor))
+        if shared and _matches(request.headers.get(b"if-none-match"), etag):
+            # §8.1: nothing new; the headers are those of the 200.
+            reply(Response(304, headers))
+            return
+        if coding is None:
+            reply(Response(200, headers, body))
+            return
+        headers.append((b"Content-Encoding", coding.encode()))
+        if len(body) <= _COMPRESS_INLINE_BYTES_MAX:
+            reply(Response(200, headers, compress(coding, body)))
+            return
+        job = asyncio.get_running_loop().run_in_executor(None, compress, coding, body)
+        job.add_done_callback(lambda done: reply(Response(200, headers, done.result())))
+
+    def _at_tail(self, state: StreamState) -> Response:
+        """§6: `offset=now` returns no data, only where the tail is."""
+        headers = [
+            (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
+            (h.STREAM_NEXT_OFFSET, state.tail.token().encode()),
+            (h.STREAM_UP_TO_DATE, h.TRUE),
+            h.NO_STORE,
+        ]
+        if state.closed:
+            headers.append((h.STREAM_CLOSED, h.TRUE))
+        return Response(200, headers, b"[]" if state.json else b"")
+
+    def nothing_new(self, state: StreamState, cursor: int) -> Response:
+        """§5.7: the 204 of a long-poll, at its time-out or at the end of a closed stream."""
+        headers = [
+            (h.STREAM_NEXT_OFFSET, state.tail.token().encode()),
+            (h.STREAM_UP_TO_DATE, h.TRUE),
+            h.NO_STORE,
+        ]
+        if state.closed:
+            headers.append((h.STREAM_CLOSED, h.TRUE))
+        else:
+            headers.append((h.STREAM_CURSOR, b"%d" % cursor))
+        return Response(204, headers)
+
+    def _cache_control(self, stream: Stream) -> tuple[bytes, bytes]:
+        """§8.1: shared, for a minute, but never beyond the stream's life."""
+        remaining_ms = self._engine.remaining_ms(stream)
+        if remaining_ms is None or remaining_ms >= 6 * _MAX_AGE_S * 1000:
+            return (h.CACHE_CONTROL, b"public, max-age=60, stale-while-revalidate=300")
+        max_age_s = min(_MAX_AGE_S, remaining_ms // 1000)
+        stale_s = max(0, remaining_ms // 1000 - max_age_s)
+        return (
+            h.CACHE_CONTROL,
+            b"public, max-age=%d, stale-while-revalidate=%d" % (max_age_s, stale_s),
+        )
+
+
+def _etag(state: StreamState, piece: Slice, coding: str | None) -> bytes:
+    """§8.1: it varies with the stream, the range, closure at the end, and the coding."""
+    closed = ":c" if state.closed and piece.end == state.tail else ""
+    variant = f":{coding}" if coding else ""
+    return f'"{state.id}:{piece.start.token()}:{piece.end.token()}{closed}{variant}"'.encode()
+
+
+def _matches(if_none_match: bytes | None, etag: bytes) -> bool:
+    if if_none_match is None:
+        return False
+    candidates = (item.strip().removeprefix(b"W/") for item in if_none_match.split(b","))
+    return any(item in (etag, b"*") for item in candidates)

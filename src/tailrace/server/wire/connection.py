@@ -1,0 +1,379 @@
+"""
+One connection: bytes to requests, answers to bytes.
+
+Rule 1: one request at a time. What is pipelined behind it waits, parsed, and nothing more is read
+until it is served; answers come in the order of requests.
+
+Rule 2: no client decides how much memory or time it costs. Target, headers and body have limits,
+each phase of a request has a deadline, and a reader that does not drain stops being written to.
+
+Rule 3: after a refusal that leaves the rest of the request unread, the connection is closed, and
+what still arrives is dropped for a moment first, so that the client can read the answer.
+
+No task and no future per request: an append completes by callback.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+import httptools
+
+from tailrace.protocol.errors import Refusal
+from tailrace.server.errors import (
+    BodyTooLarge,
+    HeadersTooLarge,
+    MalformedRequest,
+    RequestTimeout,
+    TooManyConnections,
+    UpgradeRefused,
+    UriTooLong,
+)
+from tailrace.server.message import Frame, Request, Response, Waiting
+from tailrace.server.problem import problem
+from tailrace.server.wire.encode import CONTINUE, LAST_CHUNK, encode_head
+
+if TYPE_CHECKING:
+    from tailrace.server.wire.server import WireServer
+
+__all__ = ["Connection"]
+
+TARGET_BYTES_MAX: Final = 8 << 10
+HEADERS_BYTES_MAX: Final = 32 << 10
+HEADERS_COUNT_MAX: Final = 100
+REQUEST_HEAD_S: Final = 15.0
+REQUEST_BODY_IDLE_S: Final = 30.0
+KEEP_ALIVE_S: Final = 75.0
+WRITE_STALL_S: Final = 60.0
+LINGER_S: Final = 1.0
+WRITE_BUFFER_BYTES_HIGH: Final = 256 << 10
+
+
+class _Parsed:
+    """A request whose head and body have arrived, and what its answer needs to know."""
+
+    __slots__ = ("close", "head", "request", "version_1_0")
+
+    def __init__(self, request: Request, *, close: bool, version_1_0: bool) -> None:
+        self.request = request
+        self.close = close
+        self.head = request.method == "HEAD"
+        self.version_1_0 = version_1_0
+
+
+class Connection(asyncio.Protocol):
+    """An HTTP/1.1 connection; also the sink of a live answer."""
+
+    def __init__(self, server: "WireServer") -> None:
+        self._server = server
+        self._service = server.service
+        self._body_bytes_max = server.settings.body_bytes_max
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._queue: deque[_Parsed] = deque()
+        self._current: _Parsed | None = None
+        self._waiting: Waiting | None = None
+        self._live: Response | None = None
+        self.blocked = False
+        self._blocked_since = 0.0
+        self._closing = False
+        self._eof = False
+        self._reading = True
+        # The request that is arriving.
+        self._arriving = False
+        self._in_head = True
+        self._since = server.now
+        self._head_fed = 0
+        self._refusal: Refusal | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._headers_bytes = 0
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+
+    # -- asyncio's side ----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports do not inherit from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_HIGH)
+        if not self._server.admit(self):
+            self._refuse(TooManyConnections())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._closing = True
+        self._queue.clear()
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        if self._live is not None and self._live.live is not None:
+            self._live.live.cancel()
+            self._live = None
+        self._server.leave(self)
+
+    def eof_received(self) -> bool:
+        """A client that half-closes still gets the answer to what it sent, unless it only waits."""
+        self._eof = True
+        return self._current is not None and self._waiting is None and self._live is None
+
+    def pause_writing(self) -> None:
+        self.blocked = True
+        self._blocked_since = self._server.now
+
+    def resume_writing(self) -> None:
+        self.blocked = False
+        if self._live is not None and self._live.live is not None:
+            self._live.live.drained()
+        elif self._current is None:
+            self._next()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        if self._in_head:
+            self._head_fed += len(data)
+        self._since = self._server.now if not self._in_head or not self._arriving else self._since
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._closing = True
+        except httptools.HttpParserError as error:
+            if self._refusal is None:
+                self._refusal = MalformedRequest(f"not a valid HTTP/1.1 request: {error}")
+        if self._refusal is None and self._in_head and self._head_fed > _HEAD_FED_MAX:
+            self._refusal = HeadersTooLarge(HEADERS_BYTES_MAX, HEADERS_COUNT_MAX)
+        if self._refusal is not None and self._current is None and not self._queue:
+            self._refuse(self._refusal)
+
+    # -- httptools' side ---------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._reset()
+        self._arriving = True
+        self._in_head = True
+        self._since = self._server.now
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+        if len(self._url) > TARGET_BYTES_MAX:
+            self._refusal = self._refusal or UriTooLong(TARGET_BYTES_MAX)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        self._headers_bytes += len(name) + len(value)
+        headers = self._headers
+        if name in headers:
+            # As RFC 9110 has it; a header that must be single then fails its own check.
+            value = headers[name] + b", " + value
+        headers[name] = value
+        if len(headers) > HEADERS_COUNT_MAX or self._headers_bytes > HEADERS_BYTES_MAX:
+            self._refusal = self._refusal or HeadersTooLarge(HEADERS_BYTES_MAX, HEADERS_COUNT_MAX)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._head_fed = 0
+        if self._refusal is not None:
+            return
+        headers = self._headers
+        if b"host" not in headers and self._parser.get_http_version() == "1.1":
+            self._refusal = MalformedRequest("the Host header is missing")
+        elif b"upgrade" in headers and self._parser.should_upgrade() and self._has_body():
+            self._refusal = UpgradeRefused()
+        elif b"content-length" in headers:
+            if int(headers[b"content-length"].split(b",")[0]) > self._body_bytes_max:
+                self._refusal = BodyTooLarge(self._body_bytes_max)
+        if self._refusal is None and b"expect" in headers and self._transport is not None:
+            if headers[b"expect"].lower() == b"100-continue":
+                self._transport.write(CONTINUE)
+
+    def _has_body(self) -> bool:
+        length = self._headers.get(b"content-length", b"0")
+        return length != b"0" or b"transfer-encoding" in self._headers
+
+    def on_body(self, body: bytes) -> None:
+        if self._refusal is not None:
+            return
+        self._body_bytes += len(body)
+        if self._body_bytes > self._body_bytes_max:
+            self._refusal = BodyTooLarge(self._body_bytes_max)
+            self._body.clear()
+            return
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        self._arriving = False
+        self._in_head = True
+        self._since = self._server.now
+        if self._refusal is not None:
+            return
+        body = self._body
+        parser = self._parser
+        try:
+            path, query = _split_target(self._url)
+        except httptools.HttpParserError as error:
+            self._refusal = MalformedRequest(f"not a valid request target: {error}")
+            return
+        request = Request(
+            parser.get_method().decode("ascii"),
+            path,
+            query,
+            self._headers,
+            body[0] if len(body) == 1 else b"".join(body),
+            self._origin(),
+        )
+        version_1_0 = parser.get_http_version() == "1.0"
+        parsed = _Parsed(request, close=not parser.should_keep_alive(), version_1_0=version_1_0)
+        if parser.should_upgrade():
+            # The protocol that was asked for is ignored; after that the bytes mean nothing to us.
+            if request.method == "CONNECT":
+                self._refusal = UpgradeRefused()
+                return
+            parsed.close = True
+        if self._current is None and not self._queue and not self.blocked:
+            self._serve(parsed)
+            return
+        self._queue.append(parsed)
+        if self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _origin(self) -> str:
+        headers = self._headers
+        secure = headers.get(b"x-forwarded-proto") == b"https"
+        host = headers.get(b"host", b"").decode("latin-1")
+        return f"{'https' if secure else 'http'}://{host}"
+
+    # -- requests and answers ----------------------------------------------------------------
+
+    def _serve(self, parsed: _Parsed) -> None:
+        self._current = parsed
+        waiting = self._service.handle(parsed.request, self._respond)
+        if self._current is parsed and waiting is not None:
+            self._waiting = waiting
+
+    def _respond(self, response: Response) -> None:
+        transport, parsed = self._transport, self._current
+        if transport is None or parsed is None:
+            if response.live is not None:
+                response.live.cancel()
+            return
+        self._waiting = None
+        close = parsed.close or self._eof or self._server.draining
+        chunked = response.live is not None and not parsed.version_1_0
+        if response.live is not None and parsed.version_1_0:
+            close = True
+        parsed.close = close
+        head = encode_head(response, head=parsed.head, close=close, chunked=chunked)
+        if response.live is not None:
+            self._live = response
+            transport.write(head)
+            response.live.start(self)
+            return
+        if parsed.head or not response.body:
+            transport.write(head)
+        elif len(response.body) < 4096:
+            transport.write(head + response.body)
+        else:
+            transport.writelines((head, response.body))
+        self._done()
+
+    def write_frame(self, frame: Frame) -> None:
+        if self._transport is not None and self._current is not None:
+            self._transport.write(frame.data if self._current.version_1_0 else frame.chunk)
+
+    def finish(self) -> None:
+        """The live answer is complete."""
+        if self._transport is None or self._current is None:
+            return
+        self._live = None
+        if not self._current.version_1_0:
+            self._transport.write(LAST_CHUNK)
+        self._current.close = self._current.close or self._server.draining
+        self._done()
+
+    def _done(self) -> None:
+        parsed, self._current = self._current, None
+        self._since = self._server.now
+        if self._transport is None or parsed is None:
+            return
+        if parsed.close:
+            self._closing = True
+            self._transport.close()
+        elif self._queue or self._refusal is not None or not self._reading:
+            # Not from here: a run of pipelined requests must not become a run of stack frames.
+            self._server.loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        """Serve what was pipelined behind the last request."""
+        if self._transport is None or self._current is not None or self.blocked:
+            return
+        if self._queue:
+            self._serve(self._queue.popleft())
+        elif self._refusal is not None and not self._closing:
+            self._refuse(self._refusal)
+        elif not self._reading and not self._closing:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer what could not be read to its end, then close."""
+        transport = self._transport
+        if transport is None:
+            return
+        self._closing = True
+        response = problem(refusal)
+        head = encode_head(response, head=False, close=True, chunked=False)
+        transport.write(head + response.body)
+        if transport.can_write_eof():
+            transport.write_eof()
+        self._server.loop.call_later(LINGER_S, transport.close)
+
+    # -- time --------------------------------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """Nothing has arrived and nothing is owed."""
+        return self._current is None and not self._queue and not self._arriving
+
+    def close_if_idle(self) -> None:
+        """The server stops: whoever owes us a request need not send it."""
+        if self.idle and self._transport is not None:
+            self._closing = True
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def check_deadlines(self, now: float) -> None:
+        """Called about once a second."""
+        if self._transport is None:
+            return
+        if self.blocked and now - self._blocked_since > WRITE_STALL_S:
+            self._transport.abort()
+        elif self._closing or self._current is not None:
+            return
+        elif not self._arriving:
+            # A partial request line counts as nothing yet: on_message_begin comes with its bytes.
+            if now - self._since > KEEP_ALIVE_S:
+                self._transport.close()
+        elif now - self._since > (REQUEST_HEAD_S if self._in_head else REQUEST_BODY_IDLE_S):
+            self._refuse(RequestTimeout())
+
+
+# What may be fed before a head is complete: a little over its limits, for names and line ends.
+_HEAD_FED_MAX: Final = TARGET_BYTES_MAX + 2 * HEADERS_BYTES_MAX
+
+
+def _split_target(url: bytes) -> tuple[bytes, bytes]:
+    if url[:1] == b"/":
+        path, _, query = url.partition(b"?")
+        return path, query
+    if url == b"*":
+        return url, b""
+    parsed = httptools.parse_url(url)
+    return parsed.path or b"/", parsed.query or b""

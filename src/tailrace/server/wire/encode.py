@@ -1,0 +1,52 @@
+"""The bytes of an HTTP/1.1 answer."""
+
+import time
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Final
+
+from tailrace.server.headers import COMMON
+from tailrace.server.message import Response
+
+__all__ = ["CONTINUE", "LAST_CHUNK", "encode_head"]
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+_STATUS_LINES: Final = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+_COMMON: Final = b"".join(b"%b: %b\r\n" % item for item in COMMON)
+# These have no body by definition; Content-Length must not say otherwise.
+_BODILESS: Final = frozenset((204, 304))
+
+
+class _Date:
+    """The Date header and all that is the same in every answer of one second."""
+
+    second = 0
+    lines = b""
+
+
+def _same_lines() -> bytes:
+    now = int(time.time())
+    if now != _Date.second:
+        _Date.second = now
+        _Date.lines = _COMMON + b"Date: %b\r\n" % formatdate(now, usegmt=True).encode()
+    return _Date.lines
+
+
+def encode_head(response: Response, *, head: bool, close: bool, chunked: bool) -> bytes:
+    """Status line and headers. `head`: the request was HEAD; `chunked`: of a live body."""
+    lines = [_STATUS_LINES[response.status], _same_lines()]
+    for name, value in response.headers:
+        lines.append(b"%b: %b\r\n" % (name, value))
+    if response.live is not None:
+        if chunked:
+            lines.append(b"Transfer-Encoding: chunked\r\n")
+    elif not head and response.status not in _BODILESS:
+        lines.append(b"Content-Length: %d\r\n" % len(response.body))
+    if close:
+        lines.append(b"Connection: close\r\n")
+    lines.append(b"\r\n")
+    return b"".join(lines)

@@ -1,0 +1,88 @@
+"""The listening side: connections come in, are counted, and are drained at the end."""
+
+import asyncio
+import socket
+from typing import Final
+
+from tailrace.server.service import Service
+from tailrace.server.settings import Settings
+from tailrace.server.wire.connection import Connection
+
+__all__ = ["WireServer"]
+
+_TICK_S: Final = 1.0
+_BACKLOG: Final = 4096
+
+
+class WireServer:
+    """A listening socket and its connections."""
+
+    def __init__(self, service: Service, settings: Settings) -> None:
+        self.service = service
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        # Coarse time for deadlines: one clock reading a second instead of one per request.
+        self.now = self.loop.time()
+        self.draining = False
+        self._connections: set[Connection] = set()
+        self._empty = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self._ticker = self.loop.call_later(_TICK_S, self._tick)
+
+    async def listen(self) -> int:
+        """
+        Start accepting; returns the port.
+
+        Raises:
+            OSError: The address is taken or does not exist.
+        """
+        self._server = await self.loop.create_server(
+            lambda: Connection(self), self.settings.host, self.settings.port, backlog=_BACKLOG
+        )
+        sockets: tuple[socket.socket, ...] = tuple(self._server.sockets)
+        port: int = sockets[0].getsockname()[1]
+        return port
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a connection; false if there are too many."""
+        if len(self._connections) >= self.settings.connections_max:
+            return False
+        self._connections.add(connection)
+        return True
+
+    def leave(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._empty.set()
+
+    async def drain(self, seconds: float) -> int:
+        """
+        Stop accepting and let requests in flight finish.
+
+        Returns how many connections had to be cut off at the end of the time.
+        """
+        self.draining = True
+        if self._server is not None:
+            self._server.close()
+        self.service.drain()
+        self._empty.clear()
+        for connection in list(self._connections):
+            connection.close_if_idle()
+        if self._connections:
+            try:
+                await asyncio.wait_for(self._empty.wait(), seconds)
+            except TimeoutError:
+                pass
+        cut = len(self._connections)
+        for connection in list(self._connections):
+            connection.abort()
+        self._ticker.cancel()
+        return cut
+
+    def _tick(self) -> None:
+        self.now = self.loop.time()
+        for connection in list(self._connections):
+            connection.check_deadlines(self.now)
+            if self.draining:
+                connection.close_if_idle()
+        self._ticker = self.loop.call_later(_TICK_S, self._tick)
