@@ -46,6 +46,13 @@ def encode_record(at: Offset, record: Appended) -> bytes:
     """The value stored at `at`, the tail before the record."""
     flags = _CLOSES if record.closes else 0
     extra = b""
+    if record.producer is None and record.stream_seq is None and not record.lengths:
+        # Most appends: no more than the fixed part.
+        count = 1 if record.payload else 0
+        return (
+            HEAD.pack(_VERSION, flags, 0, HEAD.size, count, at.message, at.byte, record.time)
+            + record.payload
+        )
     if record.producer is not None:
         flags |= _PRODUCER
         producer_id = record.producer.id.encode()

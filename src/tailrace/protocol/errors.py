@@ -159,7 +159,9 @@ class StreamNotFound(Refusal):
 
     @property
     def detail(self) -> str:
-        return "no stream at this URL: create it with PUT (it may have been deleted or have expired)"
+        return (
+            "no stream at this URL: create it with PUT (it may have been deleted or have expired)"
+        )
 
 
 class StreamExists(Refusal):
@@ -292,7 +294,9 @@ class ProducerGap(Refusal):
 
     @property
     def detail(self) -> str:
-        return f"expected Producer-Seq {self.expected_seq}, got {self.received_seq}: resend from there"
+        return (
+            f"expected Producer-Seq {self.expected_seq}, got {self.received_seq}: resend from there"
+        )
 
 
 class ProducerEpochStart(Refusal):
@@ -308,7 +312,9 @@ class ProducerEpochStart(Refusal):
 
     @property
     def detail(self) -> str:
-        return f"epoch {self.epoch} is new and must start at Producer-Seq 0, not {self.received_seq}"
+        return (
+            f"epoch {self.epoch} is new and must start at Producer-Seq 0, not {self.received_seq}"
+        )
 
 
 class SeqRegression(Refusal):
@@ -325,4 +331,6 @@ class SeqRegression(Refusal):
 
     @property
     def detail(self) -> str:
-        return f"Stream-Seq {self.received!r} is not above the last, {self.last!r} (compared as bytes)"
+        return (
+            f"Stream-Seq {self.received!r} is not above the last, {self.last!r} (compared as bytes)"
+        )

@@ -55,7 +55,7 @@ from tailrace.protocol.state import (
     Touched,
 )
 
-__all__ = ["Effect", "Verdict", "apply", "decide"]
+__all__ = ["Effect", "Verdict", "apply", "apply_appended", "decide"]
 
 
 class Effect(Enum):
@@ -182,7 +182,7 @@ def _decide_append(state: StreamState | None, command: Append, now: int) -> Verd
 
 
 def _decide_closed(state: StreamState, command: Append, known: ProducerState | None) -> Verdict:
-    """§5.2.1: only the closing request again, or a close-only without a producer, is no conflict."""
+    """§5.2.1: the closing request again, or a close-only without a producer, is no conflict."""
     claim = command.producer
     if claim is None:
         if command.closes and not command.body:
@@ -212,7 +212,7 @@ def apply(state: StreamState | None, record: Record) -> StreamState | None:
     """The stream after a record. Records of one stream must be applied in their order."""
     if type(record) is Appended:
         assert state is not None
-        return _apply_appended(state, record)
+        return apply_appended(state, record)
     match record:
         case Created():
             created = StreamState(
@@ -224,7 +224,7 @@ def apply(state: StreamState | None, record: Record) -> StreamState | None:
                 ttl_s=record.ttl_s,
                 expires_at=record.expires_at,
             )
-            return created if record.content is None else _apply_appended(created, record.content)
+            return created if record.content is None else apply_appended(created, record.content)
         case Deleted():
             return None
         case Touched(time):
@@ -233,21 +233,21 @@ def apply(state: StreamState | None, record: Record) -> StreamState | None:
     raise AssertionError(f"unknown record {record!r}")
 
 
-def _apply_appended(state: StreamState, record: Appended) -> StreamState:
-    claim = record.producer
+def apply_appended(state: StreamState, record: Appended) -> StreamState:
+    """`apply` for the one record that a living stream has many of."""
     tail = state.tail
-    return StreamState(
-        id=state.id,
-        content_type=state.content_type,
-        created_at=state.created_at,
-        touched_at=max(state.touched_at, record.time),
-        written_at=record.time,
-        ttl_s=state.ttl_s,
-        expires_at=state.expires_at,
+    time = record.time
+    after = replace(
+        state,
         tail=Offset(tail.message + record.count, tail.byte + len(record.payload)),
-        earliest=state.earliest,
-        closed=state.closed or record.closes,
-        closed_by=claim if record.closes else state.closed_by,
-        stream_seq=record.stream_seq if record.stream_seq is not None else state.stream_seq,
-        producers=state.producers if claim is None else state.producers.put(claim),
+        touched_at=time if time > state.touched_at else state.touched_at,
+        written_at=time,
     )
+    claim, seq = record.producer, record.stream_seq
+    if claim is not None:
+        after = replace(after, producers=state.producers.put(claim))
+    if seq is not None:
+        after = replace(after, stream_seq=seq)
+    if record.closes:
+        after = replace(after, closed=True, closed_by=claim)
+    return after

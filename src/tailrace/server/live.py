@@ -4,8 +4,8 @@ Reads that wait: long-poll and SSE (§5.7, §5.8).
 Rule 1: a reader sees durable states only, and in one piece: bytes that were appended together with
 the closure are delivered before the closure is.
 
-Rule 2: no reader costs memory that grows. A commit is encoded once and the same bytes are written to
-every SSE reader that stands at the tail. One that is slow, or late, is moved to catching up: it
+Rule 2: no reader costs memory that grows. A commit is encoded once and the same bytes are written
+to every SSE reader that stands at the tail. One that is slow, or late, is moved to catching up: it
 holds only an offset, and reads from storage when its connection drains.
 """
 
@@ -69,7 +69,7 @@ class Live:
         self.loop = asyncio.get_running_loop()
         self._clock = clock
         self._waiting: dict[LongPoll | SseSession, None] = {}
-        engine.listener = self
+        engine.commit.listener = self
 
     def cursor(self, client: int | None) -> int:
         jitter_s = random.randint(JITTER_S_MIN, JITTER_S_MAX)
@@ -99,7 +99,9 @@ class Live:
         if state.closed or self.draining:
             reply(self.reads.nothing_new(state, cursor))
             return None
-        return LongPoll(self, request, stream, start, cursor, reply, shared=where.offset is not None)
+        return LongPoll(
+            self, request, stream, start, cursor, reply, shared=where.offset is not None
+        )
 
     def sse(self, stream: Stream, where: Where, client_cursor: int | None) -> Response:
         """§5.8: the head of an event stream; its body is a session."""
@@ -135,7 +137,10 @@ class Live:
         readers: _Readers | None = stream.live
         if readers is None:
             return
-        (readers.polls if isinstance(reader, LongPoll) else readers.sessions).pop(reader, None)
+        if isinstance(reader, LongPoll):
+            readers.polls.pop(reader, None)
+        else:
+            readers.sessions.pop(reader, None)
         if not readers.polls and not readers.sessions:
             stream.live = None
 

@@ -8,7 +8,7 @@ __all__ = ["Frame", "LiveBody", "Request", "Response", "Sink", "Waiting"]
 class Request:
     """A whole request. Header names are in lower case; a repeated header is joined by a comma."""
 
-    __slots__ = ("body", "headers", "method", "origin", "path", "query")
+    __slots__ = ("body", "headers", "method", "path", "prefix", "query", "scheme")
 
     def __init__(
         self,
@@ -17,7 +17,8 @@ class Request:
         query: bytes,
         headers: dict[bytes, bytes],
         body: bytes,
-        origin: str,
+        scheme: bytes = b"http",
+        prefix: bytes = b"",
     ) -> None:
         self.method = method
         # As sent, still percent-encoded, without the prefix that an app is mounted under.
@@ -25,8 +26,17 @@ class Request:
         self.query = query
         self.headers = headers
         self.body = body
-        # Scheme, host and mount prefix: what stands before the path in the stream's URL.
-        self.origin = origin
+        self.scheme = scheme
+        self.prefix = prefix
+
+    @property
+    def url(self) -> bytes:
+        """Where the client found us, as far as it and the proxies before us say."""
+        scheme = self.headers.get(b"x-forwarded-proto", self.scheme)
+        if scheme not in (b"http", b"https"):
+            scheme = self.scheme
+        host = self.headers.get(b"host", b"localhost")
+        return b"%b://%b%b%b" % (scheme, host, self.prefix, self.path)
 
 
 class Frame:

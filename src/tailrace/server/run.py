@@ -31,6 +31,7 @@ log = structlog.get_logger("tailrace")
 # The syncer's thread wants the GIL back after an fsync; the default of 5 ms would be the commit's
 # latency whenever the loop is busy.
 _SWITCH_INTERVAL_S: Final = 0.0005
+_GC_THRESHOLD: Final = 50_000
 # Answers to what was pending when storage failed still go out before the process ends.
 _FAILURE_GRACE_S: Final = 1.0
 
@@ -58,6 +59,8 @@ def serve(settings: Settings) -> int:
     # What exists now lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
+    # A turn of the loop makes thousands of short-lived objects, and cycles are rare.
+    gc.set_threshold(_GC_THRESHOLD)
     return uvloop.run(_serve(settings, store))
 
 
@@ -72,9 +75,7 @@ async def _serve(settings: Settings, store: Store) -> int:
         log.error("storage failed, stopping", error=str(error))
         stop.set()
 
-    engine = Engine(
-        store, clock=clock_ms, sliding=settings.ttl == "sliding", on_failure=on_failure
-    )
+    engine = Engine(store, clock=clock_ms, sliding=settings.ttl == "sliding", on_failure=on_failure)
     server = WireServer(Service(engine, settings), settings)
     try:
         port = await server.listen()

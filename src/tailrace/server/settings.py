@@ -14,6 +14,7 @@ from typing import Any, Final
 __all__ = ["ENV_PREFIX", "Settings", "SettingsError", "load_settings", "option_name"]
 
 ENV_PREFIX: Final = "TAILRACE_"
+_DATA_DIR: Final = Path("data")
 
 
 class SettingsError(Exception):
@@ -30,7 +31,7 @@ class Settings:
 
     host: str = _setting("127.0.0.1", "Address to listen on.")
     port: int = _setting(4437, "Port to listen on; 0 takes a free one.")
-    data_dir: Path = _setting(Path("data"), "Directory of the RocksDB engine.")
+    data_dir: Path = _setting(_DATA_DIR, "Directory of the RocksDB engine.")  # noqa: RUF009 - a field
     engine: str = _setting(
         "rocksdb",
         "Where streams are kept: on disk, or in memory until the process ends.",
@@ -112,7 +113,7 @@ def _convert(item: Any, value: Any) -> Any:
         # bool is an int in Python, and `port = true` a mistake.
         if isinstance(value, bool):
             raise ValueError
-        converted = kind(value) if kind is not type(Path()) else Path(value)
+        converted: Any = kind(value)
     except (TypeError, ValueError):
         wanted = "a whole number" if kind is int else "a number"
         raise SettingsError(f"{name} must be {wanted}, not {value!r}") from None

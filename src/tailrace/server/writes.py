@@ -64,8 +64,7 @@ class Writes:
             if state.closed:
                 answer.append((h.STREAM_CLOSED, h.TRUE))
             if verdict.effect is Effect.CREATED:
-                url = request.origin.encode("latin-1") + request.path
-                reply(Response(201, [(h.LOCATION, url), *answer]))
+                reply(Response(201, [(h.LOCATION, request.url), *answer]))
             else:
                 reply(Response(200, answer))
 

@@ -18,8 +18,9 @@ checks each batch of the log by its checksum.
 import os
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from rocksdict import Cache, CompactOptions, Rdict, ReadOptions, WriteBatch
 
@@ -27,7 +28,7 @@ from tailrace.engine.base import Due, Garbage, Store, Transaction
 from tailrace.engine.codec import decode_record, decode_state, encode_record, encode_state
 from tailrace.engine.errors import EngineError
 from tailrace.engine.rocks.options import BLOCK_CACHE_BYTES, FAMILIES, family_options
-from tailrace.protocol.machine import apply
+from tailrace.protocol.machine import apply_appended
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import Appended, StreamState
 
@@ -100,16 +101,17 @@ class RocksStore(Store):
         self._db.flush_wal(True)
 
     def load(self, key: bytes) -> StreamState | None:
-        stream_id = self._names.get(key)
+        stream_id: bytes | None = self._names.get(key)
         if stream_id is None:
             return None
-        state: StreamState | None = decode_state(self._states.get(stream_id))
-        assert state is not None
+        checkpoint: bytes | None = self._states.get(stream_id)
+        assert checkpoint is not None, "a name without a state"
+        state = decode_state(checkpoint)
         if state.closed:
             return state
         start = _PAIR.pack(state.id, state.tail.byte)
         for value in self._records.values(from_key=start, read_opt=_until(_ID.pack(state.id + 1))):
-            state = apply(state, decode_record(value)[1])
+            state = apply_appended(state, decode_record(value)[1])
         return state
 
     def scan(self, stream_id: int, start: int, end: int) -> Iterator[bytes]:
@@ -125,30 +127,27 @@ class RocksStore(Store):
         yield from values
 
     def due(self, now: int, count_max: int) -> list[Due]:
-        entries: list[Due] = []
-        for at, key in self._expiry.items(read_opt=_until(_ID.pack(now + 1))):
-            entries.append(Due(*_PAIR.unpack(at), key))
-            if len(entries) == count_max:
-                break
-        return entries
+        due = []
+        for at, key in self._items(self._expiry, count_max, _until(_ID.pack(now + 1))):
+            deadline, stream_id = _PAIR.unpack(at)
+            due.append(Due(deadline, stream_id, key))
+        return due
 
     def garbage(self, count_max: int) -> list[Garbage]:
-        entries: list[Garbage] = []
-        for at, size in self._garbage.items():
-            entries.append(Garbage(_ID.unpack(at)[0], _ID.unpack(size)[0]))
-            if len(entries) == count_max:
-                break
-        return entries
+        entries = self._items(self._garbage, count_max, ReadOptions())
+        return [Garbage(_ID.unpack(at)[0], _ID.unpack(size)[0]) for at, size in entries]
+
+    def _items(
+        self, family: Rdict, count_max: int, options: ReadOptions
+    ) -> list[tuple[bytes, bytes]]:
+        items = cast(Iterator[tuple[bytes, bytes]], family.items(read_opt=options))
+        return list(islice(items, count_max))
 
     def record_keys(self, stream_id: int, count_max: int) -> list[bytes]:
         """The keys of a stream's records, up to a number."""
-        keys: list[bytes] = []
         until = _until(_ID.pack(stream_id + 1))
-        for key in self._records.keys(from_key=_ID.pack(stream_id), read_opt=until):
-            keys.append(key)
-            if len(keys) == count_max:
-                break
-        return keys
+        keys = self._records.keys(from_key=_ID.pack(stream_id), read_opt=until)
+        return list(islice(cast(Iterator[bytes], keys), count_max))
 
     def compact(self) -> None:
         options = CompactOptions()
@@ -223,9 +222,7 @@ class RocksTransaction(Transaction):
             for key in keys:
                 self.batch.delete(key, self._records)
         else:
-            self.batch.delete_range(
-                _ID.pack(garbage.id), _ID.pack(garbage.id + 1), self._records
-            )
+            self.batch.delete_range(_ID.pack(garbage.id), _ID.pack(garbage.id + 1), self._records)
         self.batch.delete(_ID.pack(garbage.id), self._handles["garbage"])
 
 

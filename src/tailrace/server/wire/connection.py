@@ -49,16 +49,13 @@ LINGER_S: Final = 1.0
 WRITE_BUFFER_BYTES_HIGH: Final = 256 << 10
 
 
-class _Parsed:
-    """A request whose head and body have arrived, and what its answer needs to know."""
+class _Parsed(Request):
+    """A request that has arrived, and what its answer must know of the connection."""
 
-    __slots__ = ("close", "head", "request", "version_1_0")
+    __slots__ = ("close", "http_1_0")
 
-    def __init__(self, request: Request, *, close: bool, version_1_0: bool) -> None:
-        self.request = request
-        self.close = close
-        self.head = request.method == "HEAD"
-        self.version_1_0 = version_1_0
+    close: bool
+    http_1_0: bool
 
 
 class Connection(asyncio.Protocol):
@@ -90,7 +87,6 @@ class Connection(asyncio.Protocol):
     def _reset(self) -> None:
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
-        self._headers_bytes = 0
         self._body: list[bytes] = []
         self._body_bytes = 0
 
@@ -136,7 +132,8 @@ class Connection(asyncio.Protocol):
             return
         if self._in_head:
             self._head_fed += len(data)
-        self._since = self._server.now if not self._in_head or not self._arriving else self._since
+        else:
+            self._since = self._server.now
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -164,14 +161,11 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
-        self._headers_bytes += len(name) + len(value)
         headers = self._headers
         if name in headers:
             # As RFC 9110 has it; a header that must be single then fails its own check.
             value = headers[name] + b", " + value
         headers[name] = value
-        if len(headers) > HEADERS_COUNT_MAX or self._headers_bytes > HEADERS_BYTES_MAX:
-            self._refusal = self._refusal or HeadersTooLarge(HEADERS_BYTES_MAX, HEADERS_COUNT_MAX)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -179,16 +173,16 @@ class Connection(asyncio.Protocol):
         if self._refusal is not None:
             return
         headers = self._headers
-        if b"host" not in headers and self._parser.get_http_version() == "1.1":
+        if len(headers) > HEADERS_COUNT_MAX or _size(headers) > HEADERS_BYTES_MAX:
+            self._refusal = HeadersTooLarge(HEADERS_BYTES_MAX, HEADERS_COUNT_MAX)
+        elif b"host" not in headers and self._parser.get_http_version() == "1.1":
             self._refusal = MalformedRequest("the Host header is missing")
         elif b"upgrade" in headers and self._parser.should_upgrade() and self._has_body():
             self._refusal = UpgradeRefused()
-        elif b"content-length" in headers:
-            if int(headers[b"content-length"].split(b",")[0]) > self._body_bytes_max:
-                self._refusal = BodyTooLarge(self._body_bytes_max)
-        if self._refusal is None and b"expect" in headers and self._transport is not None:
-            if headers[b"expect"].lower() == b"100-continue":
-                self._transport.write(CONTINUE)
+        elif int(headers.get(b"content-length", b"0")) > self._body_bytes_max:
+            self._refusal = BodyTooLarge(self._body_bytes_max)
+        elif headers.get(b"expect", b"").lower() == b"100-continue" and self._transport:
+            self._transport.write(CONTINUE)
 
     def _has_body(self) -> bool:
         length = self._headers.get(b"content-length", b"0")
@@ -212,24 +206,27 @@ class Connection(asyncio.Protocol):
             return
         body = self._body
         parser = self._parser
-        try:
-            path, query = _split_target(self._url)
-        except httptools.HttpParserError as error:
-            self._refusal = MalformedRequest(f"not a valid request target: {error}")
-            return
-        request = Request(
+        url = self._url
+        if url[:1] == b"/":
+            path, _, query = url.partition(b"?")
+        else:
+            try:
+                path, query = _split_target(url)
+            except httptools.HttpParserError as error:
+                self._refusal = MalformedRequest(f"not a valid request target: {error}")
+                return
+        parsed = _Parsed(
             parser.get_method().decode("ascii"),
             path,
             query,
             self._headers,
             body[0] if len(body) == 1 else b"".join(body),
-            self._origin(),
         )
-        version_1_0 = parser.get_http_version() == "1.0"
-        parsed = _Parsed(request, close=not parser.should_keep_alive(), version_1_0=version_1_0)
+        parsed.http_1_0 = parser.get_http_version() == "1.0"
+        parsed.close = not parser.should_keep_alive()
         if parser.should_upgrade():
             # The protocol that was asked for is ignored; after that the bytes mean nothing to us.
-            if request.method == "CONNECT":
+            if parsed.method == "CONNECT":
                 self._refusal = UpgradeRefused()
                 return
             parsed.close = True
@@ -241,17 +238,11 @@ class Connection(asyncio.Protocol):
             self._reading = False
             self._transport.pause_reading()
 
-    def _origin(self) -> str:
-        headers = self._headers
-        secure = headers.get(b"x-forwarded-proto") == b"https"
-        host = headers.get(b"host", b"").decode("latin-1")
-        return f"{'https' if secure else 'http'}://{host}"
-
     # -- requests and answers ----------------------------------------------------------------
 
     def _serve(self, parsed: _Parsed) -> None:
         self._current = parsed
-        waiting = self._service.handle(parsed.request, self._respond)
+        waiting = self._service.handle(parsed, self._respond)
         if self._current is parsed and waiting is not None:
             self._waiting = waiting
 
@@ -263,17 +254,17 @@ class Connection(asyncio.Protocol):
             return
         self._waiting = None
         close = parsed.close or self._eof or self._server.draining
-        chunked = response.live is not None and not parsed.version_1_0
-        if response.live is not None and parsed.version_1_0:
+        chunked = response.live is not None and not parsed.http_1_0
+        if response.live is not None and parsed.http_1_0:
             close = True
         parsed.close = close
-        head = encode_head(response, head=parsed.head, close=close, chunked=chunked)
+        head = encode_head(response, head=parsed.method == "HEAD", close=close, chunked=chunked)
         if response.live is not None:
             self._live = response
             transport.write(head)
             response.live.start(self)
             return
-        if parsed.head or not response.body:
+        if not response.body or parsed.method == "HEAD":
             transport.write(head)
         elif len(response.body) < 4096:
             transport.write(head + response.body)
@@ -283,14 +274,14 @@ class Connection(asyncio.Protocol):
 
     def write_frame(self, frame: Frame) -> None:
         if self._transport is not None and self._current is not None:
-            self._transport.write(frame.data if self._current.version_1_0 else frame.chunk)
+            self._transport.write(frame.data if self._current.http_1_0 else frame.chunk)
 
     def finish(self) -> None:
         """The live answer is complete."""
         if self._transport is None or self._current is None:
             return
         self._live = None
-        if not self._current.version_1_0:
+        if not self._current.http_1_0:
             self._transport.write(LAST_CHUNK)
         self._current.close = self._current.close or self._server.draining
         self._done()
@@ -369,10 +360,12 @@ class Connection(asyncio.Protocol):
 _HEAD_FED_MAX: Final = TARGET_BYTES_MAX + 2 * HEADERS_BYTES_MAX
 
 
+def _size(headers: dict[bytes, bytes]) -> int:
+    return sum(map(len, headers)) + sum(map(len, headers.values()))
+
+
 def _split_target(url: bytes) -> tuple[bytes, bytes]:
-    if url[:1] == b"/":
-        path, _, query = url.partition(b"?")
-        return path, query
+    """Path and query of a target that is not a path: `*`, or a whole URL as proxies send it."""
     if url == b"*":
         return url, b""
     parsed = httptools.parse_url(url)

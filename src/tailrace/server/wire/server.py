@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import suppress
 from typing import Final
 
 from tailrace.server.service import Service
@@ -69,10 +70,8 @@ class WireServer:
         for connection in list(self._connections):
             connection.close_if_idle()
         if self._connections:
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._empty.wait(), seconds)
-            except TimeoutError:
-                pass
         cut = len(self._connections)
         for connection in list(self._connections):
             connection.abort()

@@ -1,0 +1,91 @@
+# Everything a checkout needs, from set-up to benchmarks. `make` alone lists the targets.
+#
+# One virtual environment, .venv, serves all targets. A stamp file in it says which lock was
+# installed last, so the second run of a target does no set-up work.
+
+SHELL := /bin/sh
+PYTHON ?= python3
+ARGS ?=
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Node comes from a wheel in .venv; its directory goes first so that npm finds that Node.
+# Node trusts the certificates that the operating system trusts, as pip and git do.
+NPM_CI := NODE_USE_SYSTEM_CA=1 PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error
+CODE := $(wildcard src tests benchmarks)
+
+.DEFAULT_GOAL := help
+.PHONY: help install serve test lint format bench lock clean
+
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(VENV)/.run-stamp ## Set up what is needed to run the server, in .venv
+
+serve: $(VENV)/.run-stamp ## Run the server on ./data (more options: make serve ARGS="--port 9000")
+	$(BIN)/tailrace serve --data-dir ./data $(ARGS)
+
+test: $(VENV)/.dev-stamp tests/conformance/node_modules/.stamp ## Run all tests (some: make test PYTEST_ARGS="-k name")
+	$(BIN)/python -m pytest -v --durations=10 $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev-stamp ## Check style, types and the layers of the source tree
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy --strict $(CODE)
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev-stamp ## Rewrite the code in the agreed style
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+bench: $(VENV)/.dev-stamp benchmarks/reference/node_modules/.stamp ## Run the benchmarks (options: make bench ARGS="...")
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# The new run lock bounds the dev lock: tests see the same versions as users do.
+UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --generate-hashes \
+	--python-version 3.11 --no-emit-index-url --no-emit-find-links --no-config --quiet \
+	--custom-compile-command "make lock" --extra server
+lock: $(VENV)/.venv-stamp ## Compile requirements/*.txt anew from pyproject.toml
+	@test -x $(BIN)/uv || $(PIP) install --quiet uv
+	$(UV_COMPILE) --group build --upgrade --output-file requirements/run.txt
+	$(UV_COMPILE) --group dev --upgrade --constraint requirements/run.txt --output-file requirements/dev.txt
+
+clean: ## Remove the virtual environment, node_modules and tool caches (not ./data)
+	rm -rf $(VENV) tests/conformance/node_modules benchmarks/reference/node_modules build dist
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- set-up ------------------------------------------------------------------------------------
+
+$(VENV)/.venv-stamp:
+	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
+	  echo "make: there is no '$(PYTHON)' here. Install Python 3.11 or later, or name one:" >&2; \
+	  echo "  make PYTHON=/path/to/python3.12 <target>" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: Tailrace needs Python 3.11 or later; '$(PYTHON)' is $$("$(PYTHON)" -V 2>&1)." >&2; \
+	  echo "Name a later one: make PYTHON=/path/to/python3.12 <target>" >&2; exit 1; }
+	@echo "Creating $(VENV) with $$("$(PYTHON)" -V 2>&1)"
+	@rm -rf $(VENV)
+	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "make: '$(PYTHON)' could not create a virtual environment (see above)." >&2; \
+	  echo "On Debian or Ubuntu install the package python3-venv, or name another Python:" >&2; \
+	  echo "  make PYTHON=/path/to/python3.12 <target>" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.run-stamp: $(VENV)/.venv-stamp requirements/run.txt pyproject.toml
+	@echo "Installing the server's locked dependencies"
+	@$(PIP) install --quiet --require-hashes -r requirements/run.txt
+	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev-stamp: $(VENV)/.run-stamp requirements/dev.txt
+	@echo "Installing the locked development tools"
+	@$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+%/node_modules/.stamp: %/package.json %/package-lock.json $(VENV)/.dev-stamp
+	@echo "Installing the locked Node packages of $*"
+	@cd $* && $(NPM_CI)
+	@touch $@

@@ -1,0 +1,5 @@
+"""Measurements of Tailrace beside the reference server of the protocol.
+
+Run ``python -m benchmarks``. Each module in :mod:`benchmarks.works` states the
+question it answers.
+"""

@@ -1,0 +1,189 @@
+"""The words the benchmarks share: sizes, measurements, checks and goals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+OURS = "ours"
+OURS_MEMORY = "ours-memory"
+REFERENCE_FILE = "reference-file"
+REFERENCE_MEMORY = "reference-memory"
+
+ALL_PEERS = (OURS, REFERENCE_FILE, REFERENCE_MEMORY, OURS_MEMORY)
+
+STREAMS_AT = "/v1/stream/"
+"""Both servers keep their streams below this path."""
+
+
+class BenchmarkError(Exception):
+    """A measurement cannot be made; the message says what to do about it."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much work each measurement does."""
+
+    name: str
+    wrk_seconds: int
+    wrk_warm_up_seconds: int
+    json_batches: int
+    json_warm_up_batches: int
+    catchup_bytes: int
+    catchup_passes: int
+    sse_subscribers: int
+    sse_seconds: int
+    create_repeats: int
+    many_streams: int
+    many_restarts: int
+    many_touches: int
+    growth_streams: tuple[int, ...]
+    growth_seconds: int
+
+
+FULL = Sizes(
+    name="full",
+    wrk_seconds=8,
+    wrk_warm_up_seconds=1,
+    json_batches=100,
+    json_warm_up_batches=10,
+    catchup_bytes=60_000_000,
+    catchup_passes=3,
+    sse_subscribers=1_000,
+    sse_seconds=10,
+    create_repeats=5,
+    many_streams=1_000_000,
+    many_restarts=3,
+    many_touches=20_000,
+    growth_streams=(10, 1_000, 100_000),
+    growth_seconds=8,
+)
+
+QUICK = Sizes(
+    name="quick",
+    wrk_seconds=4,
+    wrk_warm_up_seconds=1,
+    json_batches=50,
+    json_warm_up_batches=5,
+    catchup_bytes=60_000_000,
+    catchup_passes=2,
+    sse_subscribers=1_000,
+    sse_seconds=5,
+    create_repeats=3,
+    many_streams=100_000,
+    many_restarts=3,
+    many_touches=20_000,
+    growth_streams=(10, 1_000, 100_000),
+    growth_seconds=4,
+)
+
+SMOKE = Sizes(
+    name="smoke",
+    wrk_seconds=1,
+    wrk_warm_up_seconds=0,
+    json_batches=3,
+    json_warm_up_batches=1,
+    catchup_bytes=1_000_000,
+    catchup_passes=1,
+    sse_subscribers=100,
+    sse_seconds=2,
+    create_repeats=1,
+    many_streams=2_000,
+    many_restarts=1,
+    many_touches=500,
+    growth_streams=(10, 100, 1_000),
+    growth_seconds=1,
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A value that has to be right for the measurement to count."""
+
+    name: str
+    expected: str
+    found: str
+    right: bool
+
+
+def exactly(name: str, expected: int, found: int) -> Check:
+    """A check that holds when the two numbers are the same."""
+    return Check(name, str(expected), str(found), expected == found)
+
+
+def between(name: str, low: int, high: int, found: int) -> Check:
+    """A check that holds when ``found`` lies from ``low`` to ``high``."""
+    return Check(name, f"{low} to {high}", str(found), low <= found <= high)
+
+
+@dataclass
+class Outcome:
+    """What one round of one work found out about one server."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=list)
+
+
+class Server(Protocol):
+    """A running server, as a work sees it."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def start_seconds(self) -> float: ...
+
+    def restart(self, *, kill: bool = False) -> None:
+        """Stop the server and start it again on the same data directory."""
+
+
+Progress = Callable[[str], None]
+Run = Callable[[Server, Sizes, Progress], Outcome]
+
+
+@dataclass(frozen=True)
+class TimesBetter:
+    """The goal of being at least ``least`` times better than ``peer``."""
+
+    peer: str
+    least: float
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """The goal of our own figure being no greater than ``most``."""
+
+    most: float
+
+
+Goal = TimesBetter | AtMost
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the final table: a metric and the goals set for it."""
+
+    metric: str
+    title: str
+    unit: str
+    more_is_better: bool
+    goals: tuple[Goal, ...] = ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """A measurement: what it asks, whom it asks, and how to read the answer."""
+
+    name: str
+    question: str
+    run: Run
+    rows: tuple[Row, ...]
+    peers: tuple[str, ...] = ALL_PEERS
+    one_round: bool = False

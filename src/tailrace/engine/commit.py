@@ -1,0 +1,202 @@
+"""
+Group commit: whatever arrived together shares one write and one fsync.
+
+Rule 1: nothing is told to anyone before it is durable.
+
+Rule 2: one batch is written or synced at a time. While the disk works on one, commands gather in
+the next.
+
+Rule 3: a failed write or fsync is final. Everything pending is answered as unknown, nothing more is
+written, and the process must end. An fsync is never tried again: after a failed one, the kernel may
+have dropped the pages and will report success.
+
+Theory of operation:
+
+    record    put a change into the open batch              many times in one turn of the loop
+    _flush    write the open batch and have it synced       at the end of that turn
+    _settle   publish states, wake readers, send replies    once it is durable
+
+The fsync runs where it costs least. On a disk that answers at once the loop itself waits for it:
+handing the batch to a thread and getting the GIL back takes about as long, and halves the batches.
+As soon as an fsync is slower, a thread does them, so that reads go on meanwhile.
+"""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from tailrace.engine.base import Store, Transaction
+from tailrace.engine.errors import DiskFull, StorageFailed
+from tailrace.engine.stream import Stream
+from tailrace.protocol.errors import Refusal
+from tailrace.protocol.machine import Verdict
+from tailrace.protocol.state import Appended, StreamState
+
+__all__ = ["Batch", "Committed", "GroupCommit", "Listener", "Outcome", "Reply"]
+
+Outcome = tuple[Verdict, StreamState | None] | Refusal
+"""What became of a command: its verdict and the state after it, or why it was refused."""
+
+Reply = Callable[[Outcome], None]
+
+SYNC_INLINE_S_MAX: Final = 0.002
+"""A slower fsync than this moves the next ones to the thread."""
+SLOW_DISK_S: Final = 1.0
+"""For this long; then the loop tries one itself again."""
+
+
+class Committed:
+    """What one batch does to one stream, in order."""
+
+    __slots__ = ("after", "before", "deleted", "records", "stream")
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        # Not `durable`: an earlier batch may still be on its way to the disk.
+        self.before = stream.state
+        self.after = stream.state
+        self.records: list[Appended] = []
+        self.deleted = False
+
+
+class Listener(Protocol):
+    """Whoever wants to know of commits; called on the loop, after states are published."""
+
+    def committed(self, change: Committed) -> None: ...
+
+
+class Batch:
+    """Changes that share one write and one fsync, and the replies that wait for it."""
+
+    __slots__ = ("changes", "dirty", "replies", "transaction")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self.transaction = transaction
+        self.changes: dict[Stream, Committed] = {}
+        self.replies: list[tuple[Reply, Outcome]] = []
+        self.dirty = False
+
+    def change(self, stream: Stream) -> Committed:
+        """What this batch does to a stream, to be added to."""
+        self.dirty = True
+        stream.pending = self
+        change = self.changes.get(stream)
+        if change is None:
+            change = self.changes[stream] = Committed(stream)
+        return change
+
+
+class GroupCommit:
+    """The way of batches to the disk. Construct and use it on a running event loop."""
+
+    def __init__(
+        self, store: Store, on_failure: Callable[[BaseException], None] | None = None
+    ) -> None:
+        self.failure: BaseException | None = None
+        self.listener: Listener | None = None
+        self.open = Batch(store.begin())
+        self.syncing: Batch | None = None
+        self._store = store
+        self._on_failure = on_failure
+        self._loop = asyncio.get_running_loop()
+        self._scheduled = False
+        # Until then the disk counts as slow; asked of by the loop, set by whoever syncs.
+        self._slow_until = 0.0
+        self._to_sync: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
+        self._syncer: threading.Thread | None = None
+        if store.durable:
+            self._syncer = threading.Thread(target=self._sync_loop, name="syncer", daemon=True)
+            self._syncer.start()
+
+    def schedule(self) -> None:
+        """Commit at the end of this turn of the loop, or when the batch under way is done."""
+        self.open.dirty = True
+        if not self._scheduled and self.syncing is None:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        batch = self.open
+        if not batch.dirty or self.syncing is not None or self.failure is not None:
+            return
+        self.open = Batch(self._store.begin())
+        self.syncing = batch
+        try:
+            self._store.write(batch.transaction)
+        except Exception as error:  # rocksdict raises plain Exception
+            self._fail(error)
+            return
+        if self._syncer is not None:
+            if time.monotonic() < self._slow_until:
+                self._to_sync.put(batch)
+                return
+            if not self._sync(self._fail):
+                return
+        self._settle(batch)
+
+    def _sync(self, fail: Callable[[BaseException], object]) -> bool:
+        start = time.monotonic()
+        try:
+            self._store.sync()
+        except BaseException as error:
+            fail(error)
+            return False
+        end = time.monotonic()
+        if end - start > SYNC_INLINE_S_MAX:
+            self._slow_until = end + SLOW_DISK_S
+        return True
+
+    def _sync_loop(self) -> None:
+        """The syncer's thread: the fsync releases the GIL, so the loop runs on beside it."""
+        call = self._loop.call_soon_threadsafe
+        while (batch := self._to_sync.get()) is not None:
+            if not self._sync(lambda error: call(partial(self._fail, error))):
+                return
+            call(self._settle, batch)
+
+    def _settle(self, batch: Batch) -> None:
+        """The batch is durable: publish it, wake readers, answer."""
+        if self.failure is not None:
+            return
+        self.syncing = None
+        if self.open.dirty:
+            self.schedule()
+        for stream, change in batch.changes.items():
+            stream.durable = change.after
+            if stream.pending is batch:
+                stream.pending = None
+        listener = self.listener
+        if listener is not None:
+            for change in batch.changes.values():
+                if change.stream.live is not None:
+                    listener.committed(change)
+        for reply, outcome in batch.replies:
+            reply(outcome)
+
+    def _fail(self, error: BaseException) -> None:
+        """Rule 3. Whether the pending commands are stored is unknown, and so they are told."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        refusal: Refusal = DiskFull() if "No space left" in str(error) else StorageFailed()
+        for batch in (self.syncing, self.open):
+            if batch is not None:
+                for reply, _ in batch.replies:
+                    reply(refusal)
+                batch.replies.clear()
+        if self._on_failure is not None:
+            self._on_failure(error)
+
+    async def close(self) -> None:
+        """Commit what is pending, then end the syncer."""
+        while self.failure is None and (self.syncing is not None or self.open.dirty):
+            self.schedule()
+            await asyncio.sleep(0.001)
+        if self._syncer is not None:
+            self._to_sync.put(None)
+            await asyncio.to_thread(self._syncer.join)

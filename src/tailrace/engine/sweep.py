@@ -1,0 +1,98 @@
+"""
+The background: streams whose life is over end, and what was deleted gives its room back.
+
+Everything goes through the same batches as commands do, in bounded steps, so that no append ever
+waits for more than a step.
+"""
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Final
+
+from tailrace.engine.base import Due
+
+if TYPE_CHECKING:
+    from tailrace.engine.core import Engine
+
+__all__ = ["Sweeper"]
+
+SWEEP_S: Final = 0.5
+SWEEP_AGAIN_S: Final = 0.01
+"""When there was more to do than one step does."""
+SWEEP_COUNT_MAX: Final = 512
+RECLAIM_COUNT_MAX: Final = 64
+COMPACT_BYTES_MIN: Final = 32 << 20
+"""Reclaimed records give their room back in bulk; compaction follows after this much."""
+
+
+class Sweeper:
+    """Looks at the expiry index and at the garbage every half second."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._loop = asyncio.get_running_loop()
+        self._stopped = False
+        self._reclaimed_bytes = 0
+        self._compaction: threading.Thread | None = None
+        self._timer = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._timer.cancel()
+
+    async def close(self) -> None:
+        """Wait for a compaction under way, which is told to hurry."""
+        if (compaction := self._compaction) is not None:
+            self._engine.store.interrupt()
+            await asyncio.to_thread(compaction.join)
+
+    def _sweep(self) -> None:
+        engine = self._engine
+        if engine.failure is not None or self._stopped:
+            return
+        engine.measure_room()
+        more = False
+        if engine.commit.syncing is None and not engine.commit.open.dirty:
+            # What an earlier step put into a batch is written: the index has no entry twice.
+            more = self._end_expired() or self._reclaim()
+        self._timer = self._loop.call_later(SWEEP_AGAIN_S if more else SWEEP_S, self._sweep)
+
+    def _end_expired(self) -> bool:
+        engine = self._engine
+        now = engine.clock()
+        entries = engine.store.due(now, SWEEP_COUNT_MAX)
+        for due in entries:
+            stream = engine.stream(due.key)
+            state = stream.state
+            if state is not None and state.id == due.id:
+                if engine.expired(stream, state, now):
+                    engine.expire(stream, now)
+                else:
+                    # A sliding TTL that slid, since the index does not slide along.
+                    deadline = engine.deadline(stream, state)
+                    assert deadline is not None
+                    engine.commit.open.transaction.schedule(Due(deadline, due.id, due.key))
+            engine.commit.open.transaction.unschedule(due)
+        if entries:
+            engine.commit.schedule()
+        return bool(entries)
+
+    def _reclaim(self) -> bool:
+        engine = self._engine
+        garbage = engine.store.garbage(RECLAIM_COUNT_MAX)
+        for entry in garbage:
+            engine.commit.open.transaction.reclaim(entry)
+            self._reclaimed_bytes += entry.bytes
+        if garbage:
+            engine.commit.schedule()
+        elif self._reclaimed_bytes >= COMPACT_BYTES_MIN and self._compaction is None:
+            self._reclaimed_bytes = 0
+            self._compaction = threading.Thread(target=self._compact, name="compaction")
+            self._compaction.start()
+        return bool(garbage)
+
+    def _compact(self) -> None:
+        try:
+            self._engine.store.compact()
+        finally:
+            self._compaction = None

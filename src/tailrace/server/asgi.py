@@ -1,0 +1,258 @@
+"""
+The service as an ASGI app: mount it in FastAPI or Starlette, or run it under any ASGI server.
+
+    streams = create_app()
+    app = FastAPI(lifespan=streams.lifespan)
+    app.mount("/streams", streams)
+
+Frameworks do not pass their lifespan on to what is mounted in them, hence the second line. Without
+it the store opens with the first request, and is closed by the end of the process, which loses
+nothing: what was acknowledged is on disk.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+from urllib.parse import quote
+
+import structlog
+
+from tailrace.engine.core import Engine
+from tailrace.protocol.errors import Refusal
+from tailrace.server.errors import BodyTooLarge, MalformedRequest
+from tailrace.server.headers import COMMON
+from tailrace.server.message import Frame, LiveBody, Request, Response
+from tailrace.server.problem import problem
+from tailrace.server.run import open_store
+from tailrace.server.service import Service, clock_ms
+from tailrace.server.settings import Settings, load_settings
+
+__all__ = ["TailraceApp", "create_app"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_BUFFER_BYTES_HIGH: Final = 256 << 10
+
+log = structlog.get_logger("tailrace")
+
+
+def create_app(settings: Settings | None = None) -> "TailraceApp":
+    """
+    An ASGI app that serves streams.
+
+    Without settings it reads the `TAILRACE_*` variables. Those about listening and logging are the
+    hosting server's affair and have no effect.
+
+    Raises:
+        SettingsError: A variable has a value that it cannot have.
+    """
+    return TailraceApp(load_settings() if settings is None else settings)
+
+
+class TailraceApp:
+    """One store behind one ASGI app, opened in the event loop that first calls it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._service: Service | None = None
+
+    @asynccontextmanager
+    async def lifespan(self, _app: object = None) -> AsyncIterator[None]:
+        """Open the store before the first request, and close it after the last."""
+        self._open()
+        try:
+            yield
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """End waiting readers, commit what is pending, close the store."""
+        service, self._service = self._service, None
+        if service is not None:
+            service.drain()
+            await service.engine.close()
+
+    def _open(self) -> Service:
+        if self._service is None:
+            engine = Engine(
+                open_store(self.settings),
+                clock=clock_ms,
+                sliding=self.settings.ttl == "sliding",
+                on_failure=lambda error: log.error(
+                    "storage failed: restart the process", error=str(error)
+                ),
+            )
+            self._service = Service(engine, self.settings)
+        return self._service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1000, "reason": "HTTP only"})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            self._open()
+        except Exception as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self._open()
+        try:
+            request = _request(scope, await _body(scope, receive, self.settings.body_bytes_max))
+        except Refusal as refusal:
+            await _send_whole(scope, send, problem(refusal, body=scope["method"] != "HEAD"))
+            return
+        if request is None:
+            # The peer went away before its request was complete: it changes nothing.
+            return
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+        def reply(response: Response) -> None:
+            if not answer.done():
+                answer.set_result(response)
+
+        waiting = service.handle(request, reply)
+        if waiting is not None and not await _answered(answer, receive):
+            waiting.cancel()
+            return
+        response = await answer
+        if response.live is None:
+            await _send_whole(scope, send, response)
+        else:
+            await _Stream(response.live).run(response, receive, send)
+
+
+async def _body(scope: Scope, receive: Receive, bytes_max: int) -> bytes | None:
+    """The whole body, or None if the peer went away before it was complete."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value) > bytes_max:
+            raise BodyTooLarge(bytes_max)
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > bytes_max:
+            raise BodyTooLarge(bytes_max)
+        pieces.append(piece)
+        if not message.get("more_body", False):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _request(scope: Scope, body: bytes | None) -> Request | None:
+    if body is None:
+        return None
+    headers: dict[bytes, bytes] = {}
+    for name, value in scope["headers"]:
+        key = name.lower()
+        headers[key] = headers[key] + b", " + value if key in headers else value
+    path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    path = path.partition(b"?")[0]
+    prefix = quote(scope.get("root_path", "")).encode()
+    if prefix and path.startswith(prefix):
+        path = path[len(prefix) :]
+    if not path.startswith(b"/"):
+        raise MalformedRequest("the request target is not a path")
+    scheme = scope.get("scheme", "http").encode()
+    method = scope["method"].upper()
+    return Request(method, path, scope["query_string"], headers, body, scheme, prefix)
+
+
+async def _answered(answer: "asyncio.Future[Response]", receive: Receive) -> bool:
+    """Wait for a late answer; false if the peer goes away first."""
+    gone = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        gone.cancel()
+    return answer.done()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _start(response: Response, *, length: bool) -> MutableMapping[str, Any]:
+    headers = [(name.lower(), value) for name, value in (*COMMON, *response.headers)]
+    if length and response.status not in (204, 304):
+        headers.append((b"content-length", b"%d" % len(response.body)))
+    return {"type": "http.response.start", "status": response.status, "headers": headers}
+
+
+async def _send_whole(scope: Scope, send: Send, response: Response) -> None:
+    # HEAD has no body and says nothing of its length.
+    await send(_start(response, length=scope["method"] != "HEAD"))
+    await send({"type": "http.response.body", "body": response.body})
+
+
+class _Stream:
+    """A live answer over ASGI: the session writes frames, a task sends them as the peer reads."""
+
+    def __init__(self, live: LiveBody) -> None:
+        self._live = live
+        self._frames: deque[bytes] = deque()
+        self._bytes = 0
+        self._finished = False
+        self._wake = asyncio.Event()
+
+    @property
+    def blocked(self) -> bool:
+        return self._bytes >= _BUFFER_BYTES_HIGH
+
+    def write_frame(self, frame: Frame) -> None:
+        self._frames.append(frame.data)
+        self._bytes += len(frame.data)
+        self._wake.set()
+
+    def finish(self) -> None:
+        self._finished = True
+        self._wake.set()
+
+    async def run(self, response: Response, receive: Receive, send: Send) -> None:
+        await send(_start(response, length=False))
+        self._live.start(self)
+        gone = asyncio.ensure_future(_gone(receive))
+        sending = asyncio.ensure_future(self._send(send))
+        try:
+            await asyncio.wait((gone, sending), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._live.cancel()
+            for task in (gone, sending):
+                task.cancel()
+                with suppress(asyncio.CancelledError, OSError):
+                    await task
+
+    async def _send(self, send: Send) -> None:
+        while True:
+            while self._frames:
+                data = b"".join(self._frames)
+                self._frames.clear()
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+                blocked = self.blocked
+                self._bytes = sum(map(len, self._frames))
+                if blocked and not self.blocked:
+                    self._live.drained()
+            if self._finished:
+                await send({"type": "http.response.body", "body": b""})
+                return
+            self._wake.clear()
+            await self._wake.wait()

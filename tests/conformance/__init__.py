@@ -1,0 +1,1 @@
+"""Runs the public conformance suite of the protocol against real servers."""

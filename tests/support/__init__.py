@@ -1,0 +1,1 @@
+"""What several tests share: real server processes and a raw HTTP client."""

@@ -1,0 +1,123 @@
+"""Messages that say what they are, so that a reader can tell a whole one from a part.
+
+A message names its writer and its place among that writer's messages, has random bytes of a
+stated length, and a checksum over all of it. Whoever finds it can prove that it is whole, that it
+is the one that was sent, and that it is there once.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from dataclasses import dataclass
+from hashlib import blake2b
+
+BLOB_BYTES = 64 << 10
+
+
+class DamagedMessage(AssertionError):
+    """A stream holds something that nobody wrote, or a part of what someone wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as found in a stream."""
+
+    writer: str
+    seq: int
+    digest: bytes
+    # How many stored bytes the stream counts for it, and where it ends.
+    end: int
+
+
+def digest(raw: bytes) -> bytes:
+    return blake2b(raw, digest_size=16).digest()
+
+
+def size_of_message(chance: random.Random) -> int:
+    """Mostly small, some of kilobytes, and now and then one that RocksDB keeps in a blob file."""
+    match chance.choices(("small", "medium", "large", "blob"), (80, 14, 4, 2))[0]:
+        case "small":
+            return chance.randrange(0, 600)
+        case "medium":
+            return chance.randrange(1 << 10, 30 << 10)
+        case "large":
+            return chance.randrange(30 << 10, BLOB_BYTES)
+        case _:
+            return chance.randrange(BLOB_BYTES, 4 * BLOB_BYTES)
+
+
+def pack(writer: str, seq: int, filler: bytes) -> bytes:
+    """A message for a stream of bytes."""
+    label = f"{writer} {seq} {len(filler)}"
+    checksum = zlib.crc32(label.encode() + filler)
+    return f"<{label} {checksum:08x}>".encode() + filler
+
+
+def unpack_all(raw: bytes) -> list[Message]:
+    """
+    The messages of a stream of bytes.
+
+    Raises:
+        DamagedMessage: The bytes are not a row of whole messages.
+    """
+    found: list[Message] = []
+    at = 0
+    while at < len(raw):
+        mark = raw.find(b">", at, at + 200)
+        try:
+            if raw[at : at + 1] != b"<" or mark < 0:
+                raise ValueError
+            writer, seq, size, checksum = raw[at + 1 : mark].decode("ascii").split(" ")
+            end = mark + 1 + int(size)
+            filler = raw[mark + 1 : end]
+            label = f"{writer} {seq} {size}"
+            if end > len(raw) or zlib.crc32(label.encode() + filler) != int(checksum, 16):
+                raise ValueError
+        except ValueError:
+            start = raw[at : at + 80]
+            raise DamagedMessage(f"at byte {at} of {len(raw)}: {start!r}") from None
+        found.append(Message(writer, int(seq), digest(raw[at:end]), end))
+        at = end
+    return found
+
+
+def pack_json(writer: str, seq: int, fillers: list[bytes]) -> list[bytes]:
+    """The elements of one batch for a JSON stream; each says how many belong together."""
+    elements = []
+    for index, filler in enumerate(fillers):
+        label = f"{writer} {seq} {index} {len(fillers)}"
+        checksum = zlib.crc32(label.encode() + filler)
+        element = {"of": label, "crc": checksum, "data": filler.hex()}
+        elements.append(json.dumps(element).encode())
+    return elements
+
+
+def unpack_json_all(elements: list[bytes]) -> list[Message]:
+    """
+    The batches of a JSON stream, each as one message.
+
+    Raises:
+        DamagedMessage: An element is damaged, or a batch is there in part or mixed with another.
+    """
+    found: list[Message] = []
+    batch: list[bytes] = []
+    end = 0
+    for raw in elements:
+        element = json.loads(raw)
+        label, filler = element["of"], bytes.fromhex(element["data"])
+        if zlib.crc32(label.encode() + filler) != element["crc"]:
+            raise DamagedMessage(f"JSON element {label!r} has the wrong checksum")
+        writer, seq, index, count = label.split(" ")
+        if int(index) != len(batch):
+            raise DamagedMessage(f"JSON element {label!r} came after {len(batch)} of its batch")
+        batch.append(raw)
+        # A stored element counts one byte more than its text.
+        end += len(raw) + 1
+        if len(batch) == int(count):
+            found.append(Message(writer, int(seq), digest(b"\n".join(batch)), end))
+            batch = []
+    if batch:
+        raise DamagedMessage(f"a JSON batch ends after {len(batch)} elements: {batch[-1][:80]!r}")
+    return found

@@ -1,0 +1,263 @@
+"""Real server processes for tests: what users run, killed and restarted like theirs.
+
+Nothing here shares memory with the server, so a test that kills it proves what is on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+REPO_ROOT = Path(__file__).resolve().parents[2]
+START_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 20.0
+
+
+class ServerError(AssertionError):
+    """The server did not do what the harness needed; the text ends with the server's log."""
+
+
+class BaseServerProcess(ABC):
+    """One server process that can be started, killed and restarted on the same data and port.
+
+    `args` are options as on the command line of `tailrace serve`, so that one parametrised
+    test can give the same options to every way of running the server.
+    """
+
+    def __init__(self, data_dir: Path | str, *args: str, env: Mapping[str, str] | None = None):
+        self.data_dir = Path(data_dir)
+        self.args = args
+        self._env = dict(env or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._closed_output = False
+        self._port: int | None = None
+
+    # What differs between the ways of running a server.
+
+    @abstractmethod
+    def _command(self, port: int) -> list[str]:
+        """The command that serves on `port`; 0 means any free one."""
+
+    @abstractmethod
+    def _port_in(self, line: str) -> int | None:
+        """The port, when this line of the log says that the server listens."""
+
+    def _extra_env(self) -> Mapping[str, str]:
+        return {}
+
+    @property
+    def base_path(self) -> str:
+        """What comes before a stream's path in its URL."""
+        return ""
+
+    # The same for all.
+
+    @property
+    def port(self) -> int:
+        """The port of the first start; later starts take the same one."""
+        if self._port is None:
+            raise ServerError("the server was never started")
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """The base address, without a slash at its end."""
+        return f"http://127.0.0.1:{self.port}{self.base_path}"
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> list[str]:
+        """Every line the server printed since it was made, over all its starts."""
+        with self._changed:
+            return list(self._lines)
+
+    def events(self) -> list[dict[str, Any]]:
+        """The lines of the log that are JSON objects."""
+        return [event for line in self.log if (event := _json_object(line)) is not None]
+
+    def start(self) -> Self:
+        """Start the process and wait until it listens."""
+        if self.running:
+            raise ServerError("the server runs already")
+        with self._changed:
+            first_line = len(self._lines)
+            self._closed_output = False
+        environment = {**os.environ, **self._extra_env(), **self._env}
+        self._process = subprocess.Popen(
+            self._command(self._port or 0),
+            cwd=REPO_ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
+        try:
+            self._port = self._wait_until_listening(first_line)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def kill(self) -> None:
+        """End the process with SIGKILL: it can neither flush nor say goodbye."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.kill()
+        self._finish(self._process)
+
+    def terminate(self) -> int:
+        """Ask the process to stop with SIGTERM, and return its exit code."""
+        process = self._running()
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ServerError(
+                self._explain(f"still ran {STOP_TIMEOUT_S} s after SIGTERM")
+            ) from None
+        self._finish(process)
+        return process.returncode
+
+    def restart(self) -> Self:
+        """Kill the process if it runs, then start it on the same data and port."""
+        self.kill()
+        return self.start()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            error.add_note(self._explain("the server's log when the test failed"))
+        self.kill()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            raise ServerError(self._explain("the server does not run"))
+        return self._process
+
+    def _finish(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait(STOP_TIMEOUT_S)
+        if self._reader is not None:
+            self._reader.join(STOP_TIMEOUT_S)
+        if process.stdout is not None:
+            process.stdout.close()
+        self._process = None
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        """Take lines for as long as the process lives, or a full pipe would stop it."""
+        assert process.stdout is not None
+        for raw in process.stdout:
+            with self._changed:
+                self._lines.append(raw.decode("utf-8", "replace").rstrip("\n"))
+                self._changed.notify_all()
+        with self._changed:
+            self._closed_output = True
+            self._changed.notify_all()
+
+    def _wait_until_listening(self, first_line: int) -> int:
+        def port() -> int | None:
+            ports = (self._port_in(line) for line in self._lines[first_line:])
+            return next((number for number in ports if number is not None), None)
+
+        with self._changed:
+            self._changed.wait_for(
+                lambda: port() is not None or self._closed_output, START_TIMEOUT_S
+            )
+            number, ended = port(), self._closed_output
+        if number is None:
+            why = "ended before it listened" if ended else "did not listen in time"
+            raise ServerError(self._explain(why))
+        return number
+
+    def _explain(self, what: str) -> str:
+        tail = "\n".join(f"  | {line}" for line in self.log[-60:]) or "  | (it printed nothing)"
+        return f"{type(self).__name__}: {what}\n{tail}"
+
+
+class ServerProcess(BaseServerProcess):
+    """`tailrace serve`, the stand-alone server."""
+
+    def _command(self, port: int) -> list[str]:
+        return [
+            *(sys.executable, "-m", "tailrace", "serve"),
+            *("--host", "127.0.0.1", "--port", str(port)),
+            *("--log-format", "json", "--data-dir", str(self.data_dir)),
+            *self.args,
+        ]
+
+    def _port_in(self, line: str) -> int | None:
+        event = _json_object(line)
+        if event is None or event.get("event") != "listening":
+            return None
+        match = re.search(r":(\d+)/?$", str(event.get("url", "")))
+        return int(match[1]) if match else None
+
+
+class AsgiServerProcess(BaseServerProcess):
+    """The ASGI app, mounted under a path of a larger app and run by uvicorn."""
+
+    def _command(self, port: int) -> list[str]:
+        return [
+            *(sys.executable, "-m", "uvicorn", "tests.support.asgi_app:app"),
+            *("--host", "127.0.0.1", "--port", str(port)),
+            *("--no-access-log", "--no-use-colors"),
+        ]
+
+    def _port_in(self, line: str) -> int | None:
+        match = re.search(r"Uvicorn running on http://127\.0\.0\.1:(\d+)", line)
+        return int(match[1]) if match else None
+
+    def _extra_env(self) -> Mapping[str, str]:
+        return {"TAILRACE_DATA_DIR": str(self.data_dir), **settings_from_options(self.args)}
+
+    @property
+    def base_path(self) -> str:
+        return "/mounted"
+
+
+def settings_from_options(args: tuple[str, ...]) -> dict[str, str]:
+    """The environment variables that say the same as these `--name value` options."""
+    if len(args) % 2:
+        raise ValueError(f"expected pairs of --name and value: {args}")
+    return {
+        "TAILRACE_" + name.removeprefix("--").replace("-", "_").upper(): value
+        for name, value in zip(args[::2], args[1::2], strict=True)
+    }
+
+
+def _json_object(line: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
