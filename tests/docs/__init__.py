@@ -1,0 +1,1 @@
+"""Docs that fail the tests when they drift."""

@@ -1,0 +1,248 @@
+"""
+README and docs say what is there, all of it, and each example in them runs.
+
+Goal: a reader never meets a setting, a header, an error code or a command that the docs do not
+have, or that does not do what they say. Method: compare the docs with the tables that the code
+itself uses, and run every example as it stands, but for the port.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import tailrace
+from tailrace.protocol.errors import Refusal
+from tailrace.server import headers
+from tailrace.server.settings import Settings, load_settings, option_name
+from tests.conformance.test_conformance import SLIDING_TESTS, SUITE_TESTS
+from tests.support.server import REPO_ROOT, ServerProcess
+
+DOCS = sorted([*REPO_ROOT.glob("*.md"), *(REPO_ROOT / "docs").rglob("*.md")])
+ADDRESS = "127.0.0.1:4437"
+_FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def doc(name: str) -> str:
+    return (REPO_ROOT / name).read_text()
+
+
+def examples(name: str) -> list[tuple[str, str]]:
+    """The fenced blocks of a page, as (language, text)."""
+    return [(match[1], match[2]) for match in _FENCE.finditer(doc(name))]
+
+
+def refusals() -> set[type[Refusal]]:
+    """Every class of error, wherever in the package it is defined."""
+    for module in pkgutil.walk_packages(tailrace.__path__, "tailrace."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
+    def below(base: type[Refusal]) -> Iterator[type[Refusal]]:
+        for refusal in base.__subclasses__():
+            yield refusal
+            yield from below(refusal)
+
+    return set(below(Refusal))
+
+
+def server_below(session: int) -> int:
+    """The process id of the server in a session, which make and its shell share."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and os.getsid(int(entry.name)) == session:
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+            if command[1:3] and command[1].endswith(b"/tailrace"):
+                return int(entry.name)
+    raise AssertionError("no server was started")
+
+
+def test_every_shell_example_of_the_readme_prints_what_it_says(tmp_path: Path) -> None:
+    blocks = examples("README.md")
+    shell = [index for index, (language, _) in enumerate(blocks) if language == "sh"]
+    assert shell, "the README has no example"
+    with ServerProcess(tmp_path / "data") as server:
+        for index in shell:
+            script = blocks[index][1].replace(ADDRESS, f"127.0.0.1:{server.port}")
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", script],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=True,
+            )
+            language, expected = blocks[index + 1]
+            assert language == "text", f"no output is given for:\n{blocks[index][1]}"
+            assert done.stdout.strip() == expected.strip()
+
+
+def test_the_command_of_the_readme_serves(tmp_path: Path) -> None:
+    """`make serve`, as the README has it, with a free port and a directory of its own."""
+    (command,) = [text for language, text in examples("README.md") if language == "console"]
+    assert command.strip() == "make serve"
+    flags = f"--port 0 --log-format json --data-dir {tmp_path / 'data'}"
+    with subprocess.Popen(
+        ["make", "serve", f"ARGS={flags}"],
+        cwd=REPO_ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stderr is not None
+            for line in process.stderr:
+                event = json.loads(line)
+                if event["event"] == "listening":
+                    os.kill(server_below(process.pid), signal.SIGTERM)
+            assert process.wait(60) == 0
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+
+
+def test_the_python_example_of_the_readme_serves_streams(tmp_path: Path) -> None:
+    (code,) = [text for language, text in examples("README.md") if language == "python"]
+    (tmp_path / "readme_app.py").write_text(code)
+    check = """
+import asyncio
+from readme_app import app
+
+async def call(method, path):
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(),
+             "root_path": "", "scheme": "http", "query_string": b"", "http_version": "1.1",
+             "headers": [(b"host", b"test")]}
+    messages = []
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+    async def send(message):
+        messages.append(message)
+    await app(scope, receive, send)
+    return messages[0]["status"], dict(messages[0]["headers"])
+
+async def main():
+    async with app.router.lifespan_context(app):
+        status, headers = await call("PUT", "/streams/v1/stream/a")
+        assert status == 201, status
+        assert headers[b"location"] == b"http://test/streams/v1/stream/a", headers
+
+asyncio.run(main())
+"""
+    subprocess.run(
+        [sys.executable, "-c", check],
+        cwd=tmp_path,
+        check=True,
+        timeout=60,
+        env={"PYTHONPATH": str(tmp_path), "TAILRACE_DATA_DIR": str(tmp_path / "data")},
+    )
+
+
+def test_the_settings_file_example_loads(tmp_path: Path) -> None:
+    (text,) = [text for language, text in examples("docs/settings.md") if language == "toml"]
+    file = tmp_path / "tailrace.toml"
+    file.write_text(text)
+    settings = load_settings(environ={}, file=file)
+    assert settings.port == 9000
+    assert settings.ttl == "sliding"
+
+
+def test_the_error_example_is_a_real_error() -> None:
+    (text,) = [text for language, text in examples("docs/errors.md") if language == "json"]
+    example = json.loads(text)
+    (refusal,) = [item for item in refusals() if item.code == example["code"]]
+    made = refusal(4, 6)
+    assert (made.status, made.title, made.detail) == (
+        example["status"],
+        example["title"],
+        example["detail"],
+    )
+
+
+@pytest.mark.parametrize("item", fields(Settings), ids=lambda item: item.name)
+def test_every_setting_is_documented_with_its_default(item: object) -> None:
+    name = item.name  # type: ignore[attr-defined]
+    default = item.default  # type: ignore[attr-defined]
+    row = f"| `{option_name(name)}` | `TAILRACE_{name.upper()}` | `{default}` |"
+    assert row in doc("docs/settings.md")
+
+
+def test_every_flag_of_serve_is_documented() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tailrace", "serve", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    flags = set(re.findall(r"--[a-z-]+", done.stdout)) - {"--help"}
+    documented = set(re.findall(r"`(--[a-z-]+)`", doc("docs/settings.md")))
+    assert flags == documented
+
+
+def test_every_error_code_is_documented_with_its_status() -> None:
+    documented = set(re.findall(r"^\| (\d{3}) \| `([a-z-]+)` \|", doc("docs/errors.md"), re.M))
+    assert documented == {(str(item.status), item.code) for item in refusals()}
+
+
+def test_every_status_of_an_error_is_in_the_reference() -> None:
+    page = doc("docs/http.md")
+    for refusal in refusals():
+        assert f"`{refusal.status}`" in page, refusal
+
+
+def test_every_header_is_documented() -> None:
+    page = doc("docs/http.md")
+    names = [
+        value.decode()
+        for name, value in vars(headers).items()
+        if name.isupper() and isinstance(value, bytes) and name != "TRUE"
+    ]
+    assert len(names) > 10
+    for name in [*names, *(name.decode() for name, _ in headers.COMMON)]:
+        assert f"`{name}" in page, name
+
+
+def test_the_tests_that_the_default_ttl_fails_are_named() -> None:
+    page = doc("docs/conformance.md")
+    group = "TTL Expiration Behavior "
+    for name in SLIDING_TESTS:
+        assert f"`{name.removeprefix(group)}`" in page
+    assert f"{SUITE_TESTS} of {SUITE_TESTS}" in page
+
+
+def test_every_decision_is_linked() -> None:
+    pages = "".join(doc(str(page.relative_to(REPO_ROOT))) for page in DOCS)
+    for decision in (REPO_ROOT / "docs" / "decisions").glob("*.md"):
+        assert f"decisions/{decision.name}" in pages, decision.name
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(REPO_ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if not target.startswith(("http://", "https://")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_storage_layout_in_the_docs_is_that_of_the_code() -> None:
+    """The offsets of the record's fixed part, field by field."""
+    import struct
+
+    from tailrace.engine.codec import HEAD
+
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| ", doc("docs/storage.md"), re.MULTILINE)
+    at = 0
+    sizes = [struct.calcsize("<" + kind) for kind in HEAD.format.lstrip("<")]
+    for (offset, size), expected in zip(rows, sizes, strict=True):
+        assert (int(offset), int(size)) == (at, expected)
+        at += expected
+    assert f"| {HEAD.size} | |" in doc("docs/storage.md")
