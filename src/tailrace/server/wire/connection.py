@@ -49,6 +49,11 @@ LINGER_S: Final = 1.0
 WRITE_BUFFER_BYTES_HIGH: Final = 256 << 10
 
 
+_METHODS: Final = {
+    name.encode(): name for name in ("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS")
+}
+
+
 class _Parsed(Request):
     """A request that has arrived, and what its answer must know of the connection."""
 
@@ -87,7 +92,9 @@ class Connection(asyncio.Protocol):
     def _reset(self) -> None:
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
-        self._body: list[bytes] = []
+        self._body = b""
+        # Only of a body that comes in several pieces.
+        self._pieces: list[bytes] | None = None
         self._body_bytes = 0
 
     # -- asyncio's side ----------------------------------------------------------------------
@@ -169,11 +176,13 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._head_fed = 0
+        fed, self._head_fed = self._head_fed, 0
         if self._refusal is not None:
             return
         headers = self._headers
-        if len(headers) > HEADERS_COUNT_MAX or _size(headers) > HEADERS_BYTES_MAX:
+        if len(headers) > HEADERS_COUNT_MAX or (
+            fed > HEADERS_BYTES_MAX and _size(headers) > HEADERS_BYTES_MAX
+        ):
             self._refusal = HeadersTooLarge(HEADERS_BYTES_MAX, HEADERS_COUNT_MAX)
         elif b"host" not in headers and self._parser.get_http_version() == "1.1":
             self._refusal = MalformedRequest("the Host header is missing")
@@ -194,9 +203,13 @@ class Connection(asyncio.Protocol):
         self._body_bytes += len(body)
         if self._body_bytes > self._body_bytes_max:
             self._refusal = BodyTooLarge(self._body_bytes_max)
-            self._body.clear()
-            return
-        self._body.append(body)
+            self._pieces = None
+        elif not self._body:
+            self._body = body
+        elif self._pieces is None:
+            self._pieces = [self._body, body]
+        else:
+            self._pieces.append(body)
 
     def on_message_complete(self) -> None:
         self._arriving = False
@@ -204,7 +217,6 @@ class Connection(asyncio.Protocol):
         self._since = self._server.now
         if self._refusal is not None:
             return
-        body = self._body
         parser = self._parser
         url = self._url
         if url[:1] == b"/":
@@ -215,21 +227,18 @@ class Connection(asyncio.Protocol):
             except httptools.HttpParserError as error:
                 self._refusal = MalformedRequest(f"not a valid request target: {error}")
                 return
-        parsed = _Parsed(
-            parser.get_method().decode("ascii"),
-            path,
-            query,
-            self._headers,
-            body[0] if len(body) == 1 else b"".join(body),
-        )
+        method = parser.get_method()
+        body = self._body if self._pieces is None else b"".join(self._pieces)
+        headers = self._headers
+        parsed = _Parsed(_METHODS.get(method) or method.decode("ascii"), path, query, headers, body)
         parsed.http_1_0 = parser.get_http_version() == "1.0"
         parsed.close = not parser.should_keep_alive()
-        if parser.should_upgrade():
+        if b"upgrade" in headers or method == b"CONNECT":
             # The protocol that was asked for is ignored; after that the bytes mean nothing to us.
-            if parsed.method == "CONNECT":
+            if method == b"CONNECT":
                 self._refusal = UpgradeRefused()
                 return
-            parsed.close = True
+            parsed.close = parsed.close or parser.should_upgrade()
         if self._current is None and not self._queue and not self.blocked:
             self._serve(parsed)
             return

@@ -39,8 +39,7 @@ def _same_lines() -> bytes:
 def encode_head(response: Response, *, head: bool, close: bool, chunked: bool) -> bytes:
     """Status line and headers. `head`: the request was HEAD; `chunked`: of a live body."""
     lines = [_STATUS_LINES[response.status], _same_lines()]
-    for name, value in response.headers:
-        lines.append(b"%b: %b\r\n" % (name, value))
+    lines += [b"%b: %b\r\n" % item for item in response.headers]
     if response.live is not None:
         if chunked:
             lines.append(b"Transfer-Encoding: chunked\r\n")
