@@ -205,7 +205,7 @@ def _messages(content_type: str, body: bytes) -> tuple[bytes, tuple[int, ...]]:
     payload = b",".join([*messages, b""])
     if len(messages) == 1:
         return payload, ()
-    return payload, tuple([memoryview(message).nbytes + 1 for message in messages])
+    return payload, tuple([length + 1 for length in map(len, messages)])
 
 
 def apply(state: StreamState | None, record: Record) -> StreamState | None:

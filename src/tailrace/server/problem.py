@@ -1,6 +1,6 @@
 """A refusal as an answer: `application/problem+json` (RFC 9457) and the headers it owes."""
 
-import orjson
+import msgspec
 
 from tailrace.engine.errors import DiskFull, StorageFailed
 from tailrace.protocol.errors import (
@@ -33,7 +33,7 @@ def problem(refusal: Refusal, *, body: bool = True) -> Response:
     }
     # A detail may quote what the client sent; what is not UTF-8 in it is replaced.
     content["detail"] = refusal.detail.encode("utf-8", "replace").decode()
-    return Response(refusal.status, headers, orjson.dumps(content))
+    return Response(refusal.status, headers, msgspec.json.encode(content))
 
 
 def _owed(refusal: Refusal) -> list[tuple[bytes, bytes]]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import orjson
+import msgspec
 import structlog
 
 from tailrace.engine.core import Engine
@@ -125,7 +125,7 @@ class Service:
             raise MethodNotAllowed(request.method, _OWN_METHODS)
         if request.path == b"/-/ready":
             self._check_ready()
-        body = b"" if request.method == "HEAD" else orjson.dumps({"status": "ok"})
+        body = b"" if request.method == "HEAD" else msgspec.json.encode({"status": "ok"})
         return Response(200, [(h.CONTENT_TYPE, b"application/json"), h.NO_STORE], body)
 
     def _check_ready(self) -> None:

@@ -5,7 +5,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Final
 
-import orjson
+import msgspec
 
 from tailrace.protocol.json_mode import array_parts
 from tailrace.protocol.offset import Offset
@@ -39,10 +39,10 @@ def control_event(
         fields["upToDate"] = True
     if closed:
         fields["streamClosed"] = True
-    return b"event: control\ndata:%b\n\n" % orjson.dumps(fields)
+    return b"event: control\ndata:%b\n\n" % msgspec.json.encode(fields)
 
 
 def deleted_event(offset: Offset) -> bytes:
     """The last event of a stream that was deleted while it was read."""
     fields = {"streamNextOffset": offset.token(), "streamDeleted": True}
-    return b"event: control\ndata:%b\n\n" % orjson.dumps(fields)
+    return b"event: control\ndata:%b\n\n" % msgspec.json.encode(fields)
