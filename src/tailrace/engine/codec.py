@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.producer import ProducerClaim, Producers, ProducerState
+from tailrace.protocol.producer import NO_PRODUCERS, ProducerClaim, Producers, ProducerState
 from tailrace.protocol.state import Appended, StreamState
 
 __all__ = ["HEAD", "decode_record", "decode_state", "encode_record", "encode_state", "lengths_of"]
@@ -142,7 +142,7 @@ def encode_state(key: bytes, state: StreamState) -> bytes:
         closed=state.closed,
         closed_by=state.closed_by,
         stream_seq=state.stream_seq,
-        producers=dict(state.producers.items()),
+        producers={} if state.producers is NO_PRODUCERS else dict(state.producers.items()),
     )
     return _encode(checkpoint)
 
@@ -164,5 +164,5 @@ def decode_state(value: bytes) -> StreamState:
         closed=stored.closed,
         closed_by=closed_by,
         stream_seq=stored.stream_seq,
-        producers=Producers.of(producers) if producers else Producers(),
+        producers=Producers.of(producers) if producers else NO_PRODUCERS,
     )

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from tailrace.protocol.errors import ProducerEpochStart, ProducerFenced, ProducerGap
 
-__all__ = ["ProducerClaim", "ProducerState", "Producers", "admit", "recognise"]
+__all__ = ["NO_PRODUCERS", "ProducerClaim", "ProducerState", "Producers", "admit", "recognise"]
 
 
 class ProducerClaim(NamedTuple):
