@@ -23,6 +23,7 @@ from typing import Final
 
 import msgspec
 
+from tailrace.protocol.content_type import is_json
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.producer import NO_PRODUCERS, ProducerClaim, Producers, ProducerState
 from tailrace.protocol.state import Appended, StreamState
@@ -154,6 +155,7 @@ def decode_state(value: bytes) -> StreamState:
     return StreamState(
         id=stored.id,
         content_type=stored.content_type,
+        json=is_json(stored.content_type),
         created_at=stored.created_at,
         touched_at=stored.touched_at,
         written_at=stored.written_at,

@@ -22,8 +22,8 @@ The order of checks on an append is public behaviour:
 """
 
 from enum import Enum
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from tailrace.protocol.content_type import essence, is_json
@@ -71,12 +71,14 @@ class Effect(Enum):
     NOTHING = "nothing"
 
 
-class Verdict(NamedTuple):
+class Verdict(Struct, frozen=True, gc=False):
     """An allowed command: what it did, and the record to commit if it changes anything."""
 
     effect: Effect
     record: Record | None = None
 
+
+_tuple = tuple.__new__
 
 _EXISTED = Verdict(Effect.EXISTED)
 _DUPLICATE = Verdict(Effect.DUPLICATE)
@@ -117,7 +119,10 @@ def decide(state: StreamState | None, command: Command, now: int) -> Verdict:
 def _decide_create(state: StreamState | None, command: Create, now: int) -> Verdict:
     if state is not None:
         return _decide_existing(state, command)
-    payload, lengths = _messages(command.content_type, command.body)
+    payload: bytes = command.body
+    lengths: tuple[int, ...] = ()
+    if payload and is_json(command.content_type):
+        payload, lengths = _json_messages(payload)
     content = None
     if payload or command.closed:
         content = Appended(now, payload, lengths, closes=command.closed)
@@ -158,17 +163,22 @@ def _decide_append(state: StreamState | None, command: Append, now: int) -> Verd
         return _decide_closed(state, command, known)
     if retry:
         return _DUPLICATE
-    payload, lengths = b"", ()  # type: tuple[bytes, tuple[int, ...]]
+    payload = b""
+    lengths: tuple[int, ...] = ()
     if command.body:
         # §5.2: a body must be of the stream's type; an empty one is never judged by its type.
         if command.content_type is None:
             raise ContentTypeMissing
-        if essence(command.content_type) != essence(state.content_type):
+        if command.content_type != state.content_type and (
+            essence(command.content_type) != essence(state.content_type)
+        ):
             raise ContentTypeMismatch(state.content_type, command.content_type)
-        payload, lengths = _messages(state.content_type, command.body)
-        if not payload:
-            # §7.1: an empty array is no append.
-            raise JsonInvalid("an empty JSON array appends nothing")
+        payload = command.body
+        if state.json:
+            payload, lengths = _json_messages(payload)
+            if not payload:
+                # §7.1: an empty array is no append.
+                raise JsonInvalid("an empty JSON array appends nothing")
     elif not command.closes:
         raise BodyEmpty
     if claim is not None:
@@ -194,10 +204,8 @@ def _decide_closed(state: StreamState, command: Append, known: ProducerState | N
     raise StreamClosed(state.tail.token(), known.epoch, known.last_seq)
 
 
-def _messages(content_type: str, body: bytes) -> tuple[bytes, tuple[int, ...]]:
-    """The stored form of a body: outside JSON mode one append is one message."""
-    if not body or not is_json(content_type):
-        return body, ()
+def _json_messages(body: bytes) -> tuple[bytes, tuple[int, ...]]:
+    """The stored form of a JSON body, and where its messages end, if there are several."""
     messages = split_messages(body)
     if not messages:
         return b"", ()
@@ -218,6 +226,7 @@ def apply(state: StreamState | None, record: Record) -> StreamState | None:
             created = StreamState(
                 id=record.id,
                 content_type=record.content_type,
+                json=is_json(record.content_type),
                 created_at=record.time,
                 touched_at=record.time,
                 written_at=record.time,
@@ -239,7 +248,8 @@ def apply_appended(state: StreamState, record: Appended) -> StreamState:
     time = record.time
     after = replace(
         state,
-        tail=Offset(tail.message + record.count, tail.byte + len(record.payload)),
+        # Not `Offset(…)`, whose constructor is Python: this runs for every append.
+        tail=_tuple(Offset, (tail[0] + record.count, tail[1] + len(record.payload))),
         touched_at=time if time > state.touched_at else state.touched_at,
         written_at=time,
     )

@@ -27,6 +27,10 @@ class Offset(NamedTuple):
     def token(self) -> str:
         return f"{self.message:016d}_{self.byte:016d}"
 
+    def encoded(self) -> bytes:
+        """The token as it stands in a header."""
+        return b"%016d_%016d" % self
+
 
 START: Final = Offset(0, 0)
 

@@ -4,7 +4,6 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from tailrace.protocol.content_type import is_json
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import NO_PRODUCERS, ProducerClaim, Producers
 
@@ -30,6 +29,8 @@ class StreamState(Struct, frozen=True, kw_only=True, gc=False):
     id: int
     """The internal id: a stream created again at the same URL has another one (§4)."""
     content_type: str
+    json: bool
+    """Whether the type means JSON mode, in which a message is an element and not an append."""
     created_at: int
     touched_at: int
     """When it was last written, or read: a sliding TTL counts from here. Milliseconds."""
@@ -43,10 +44,6 @@ class StreamState(Struct, frozen=True, kw_only=True, gc=False):
     closed_by: ProducerClaim | None = None
     stream_seq: str | None = None
     producers: Producers = NO_PRODUCERS
-
-    @property
-    def json(self) -> bool:
-        return is_json(self.content_type)
 
     def deadline(self, sliding: bool) -> int | None:
         """The moment from which on the stream no longer exists."""

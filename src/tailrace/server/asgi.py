@@ -137,6 +137,12 @@ class TailraceApp:
             await _Stream(response.live).run(response, receive, send)
 
 
+class _AsgiRequest(Request):
+    """A request that may have come to an app with us somewhere below it."""
+
+    __slots__ = ("prefix", "scheme")
+
+
 async def _body(scope: Scope, receive: Receive, bytes_max: int) -> bytes | None:
     """The whole body, or None if the peer went away before it was complete."""
     for name, value in scope["headers"]:
@@ -171,9 +177,10 @@ def _request(scope: Scope, body: bytes | None) -> Request | None:
         path = path[len(prefix) :]
     if not path.startswith(b"/"):
         raise MalformedRequest("the request target is not a path")
-    scheme = scope.get("scheme", "http").encode()
-    method = scope["method"].upper()
-    return Request(method, path, scope["query_string"], headers, body, scheme, prefix)
+    request = _AsgiRequest(scope["method"].upper(), path, scope["query_string"], headers, body)
+    request.scheme = scope.get("scheme", "http").encode()
+    request.prefix = prefix
+    return request
 
 
 async def _answered(answer: "asyncio.Future[Response]", receive: Receive) -> bool:

@@ -114,7 +114,7 @@ class Live:
             start = state.tail
             if state.closed:
                 # §6: at the tail of a closed stream the headers say so too.
-                headers.append((h.STREAM_NEXT_OFFSET, start.token().encode()))
+                headers.append((h.STREAM_NEXT_OFFSET, start.encoded()))
                 headers.append((h.STREAM_UP_TO_DATE, h.TRUE))
                 headers.append((h.STREAM_CLOSED, h.TRUE))
         else:

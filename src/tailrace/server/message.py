@@ -8,17 +8,14 @@ __all__ = ["Frame", "LiveBody", "Request", "Response", "Sink", "Waiting"]
 class Request:
     """A whole request. Header names are in lower case; a repeated header is joined by a comma."""
 
-    __slots__ = ("body", "headers", "method", "path", "prefix", "query", "scheme")
+    __slots__ = ("body", "headers", "method", "path", "query")
+
+    # What an app that we are mounted in says of how it was reached.
+    scheme: bytes
+    prefix: bytes
 
     def __init__(
-        self,
-        method: str,
-        path: bytes,
-        query: bytes,
-        headers: dict[bytes, bytes],
-        body: bytes,
-        scheme: bytes = b"http",
-        prefix: bytes = b"",
+        self, method: str, path: bytes, query: bytes, headers: dict[bytes, bytes], body: bytes
     ) -> None:
         self.method = method
         # As sent, still percent-encoded, without the prefix that an app is mounted under.
@@ -26,8 +23,6 @@ class Request:
         self.query = query
         self.headers = headers
         self.body = body
-        self.scheme = scheme
-        self.prefix = prefix
 
     @property
     def url(self) -> bytes:

@@ -69,7 +69,7 @@ class Reads:
         assert state is not None
         headers = [
             (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
-            (h.STREAM_NEXT_OFFSET, state.tail.token().encode()),
+            (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
             h.NO_STORE,
         ]
         remaining_ms = self._engine.remaining_ms(stream)
@@ -120,7 +120,7 @@ class Reads:
         etag = _etag(state, piece, coding)
         headers = [
             (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
-            (h.STREAM_NEXT_OFFSET, piece.end.token().encode()),
+            (h.STREAM_NEXT_OFFSET, piece.end.encoded()),
             self._cache_control(stream) if shared else h.NO_STORE,
             (b"Vary", b"Accept-Encoding"),
         ]
@@ -150,7 +150,7 @@ class Reads:
         """§6: `offset=now` returns no data, only where the tail is."""
         headers = [
             (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
-            (h.STREAM_NEXT_OFFSET, state.tail.token().encode()),
+            (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
             (h.STREAM_UP_TO_DATE, h.TRUE),
             h.NO_STORE,
         ]
@@ -161,7 +161,7 @@ class Reads:
     def nothing_new(self, state: StreamState, cursor: int) -> Response:
         """§5.7: the 204 of a long-poll, at its time-out or at the end of a closed stream."""
         headers = [
-            (h.STREAM_NEXT_OFFSET, state.tail.token().encode()),
+            (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
             (h.STREAM_UP_TO_DATE, h.TRUE),
             h.NO_STORE,
         ]

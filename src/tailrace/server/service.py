@@ -65,6 +65,9 @@ class Service:
         """
         try:
             if request.path.startswith(STREAM_PREFIX):
+                if request.method == "POST":
+                    self._writes.append(request, stream_key(request.path), reply)
+                    return None
                 return self._stream(request, reply)
             reply(self._own(request))
         except Refusal as refusal:
@@ -82,9 +85,7 @@ class Service:
     def _stream(self, request: Request, reply: Reply) -> Waiting | None:
         method = request.method
         key = stream_key(request.path)
-        if method == "POST":
-            self._writes.append(request, key, reply)
-        elif method == "GET":
+        if method == "GET":
             return self._read(request, key, reply)
         elif method == "PUT":
             self._writes.create(request, key, reply)

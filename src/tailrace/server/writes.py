@@ -22,6 +22,7 @@ from tailrace.server.problem import problem
 
 __all__ = ["Writes"]
 
+_PRODUCER_HEADERS: Final = frozenset((b"producer-id", b"producer-epoch", b"producer-seq"))
 _INTEGER: Final = re.compile(rb"[0-9]{1,16}")
 _APPENDED: Final = 204
 
@@ -46,7 +47,7 @@ class Writes:
             content_type=content_type,
             ttl_s=None if ttl is None else parse_ttl(ttl),
             expires_at=None if expires_at is None else parse_expires_at(expires_at),
-            closed=_is_true(headers.get(b"stream-closed")),
+            closed=_is_true(headers.get(b"stream-closed", b"")),
             body=request.body,
         )
 
@@ -58,7 +59,7 @@ class Writes:
             assert state is not None
             answer = [
                 (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
-                (h.STREAM_NEXT_OFFSET, state.tail.token().encode()),
+                (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
                 h.NO_STORE,
             ]
             if state.closed:
@@ -74,15 +75,13 @@ class Writes:
         """§5.2, §5.3."""
         headers = request.headers
         content_type = headers.get(b"content-type")
-        if content_type is not None and request.body:
-            essence(content_type.decode("latin-1"))
-        claim = _producer(headers)
+        claim = _producer(headers) if not _PRODUCER_HEADERS.isdisjoint(headers) else None
         command = Append(
             request.body,
             content_type.decode("latin-1") if content_type else None,
-            _is_true(headers.get(b"stream-closed")),
+            b"stream-closed" in headers and _is_true(headers[b"stream-closed"]),
             claim,
-            _stream_seq(headers.get(b"stream-seq")),
+            _stream_seq(headers[b"stream-seq"]) if b"stream-seq" in headers else None,
         )
 
         def appended(outcome: Outcome) -> None:
@@ -91,7 +90,7 @@ class Writes:
                 return
             verdict, state = outcome
             assert state is not None
-            answer = [(h.STREAM_NEXT_OFFSET, state.tail.token().encode()), h.NO_STORE]
+            answer = [(h.STREAM_NEXT_OFFSET, state.tail.encoded()), h.NO_STORE]
             if state.closed:
                 answer.append((h.STREAM_CLOSED, h.TRUE))
             status = _APPENDED
@@ -128,14 +127,12 @@ def _text(value: bytes | None, header: str) -> str | None:
     return text
 
 
-def _is_true(value: bytes | None) -> bool:
+def _is_true(value: bytes) -> bool:
     """§4.1: closure is asked for by `true` in any case, and by nothing else."""
-    return value is not None and value.lower() == b"true"
+    return value.lower() == b"true"
 
 
-def _stream_seq(value: bytes | None) -> str | None:
-    if value is None:
-        return None
+def _stream_seq(value: bytes) -> str:
     if not value:
         raise HeaderInvalid("Stream-Seq", "must not be empty")
     if len(value) > STREAM_SEQ_BYTES_MAX:
@@ -143,13 +140,11 @@ def _stream_seq(value: bytes | None) -> str | None:
     return value.decode("latin-1")
 
 
-def _producer(headers: dict[bytes, bytes]) -> ProducerClaim | None:
-    """§5.2.1: all three producer headers, or none."""
+def _producer(headers: dict[bytes, bytes]) -> ProducerClaim:
+    """§5.2.1: all three producer headers, where there is one."""
     producer_id = headers.get(b"producer-id")
     epoch = headers.get(b"producer-epoch")
     seq = headers.get(b"producer-seq")
-    if producer_id is None and epoch is None and seq is None:
-        return None
     if producer_id is None or epoch is None or seq is None:
         raise HeaderInvalid(
             "Producer-Id", "goes together with Producer-Epoch and Producer-Seq: send all or none"

@@ -59,6 +59,8 @@ class _Parsed(Request):
 
     __slots__ = ("close", "http_1_0")
 
+    scheme = b"http"
+    prefix = b""
     close: bool
     http_1_0: bool
 
@@ -87,12 +89,8 @@ class Connection(asyncio.Protocol):
         self._since = server.now
         self._head_fed = 0
         self._refusal: Refusal | None = None
-        self._reset()
-
-    def _reset(self) -> None:
-        self._url = b""
+        self._url = self._body = b""
         self._headers: dict[bytes, bytes] = {}
-        self._body = b""
         # Only of a body that comes in several pieces.
         self._pieces: list[bytes] | None = None
         self._body_bytes = 0
@@ -156,7 +154,10 @@ class Connection(asyncio.Protocol):
     # -- httptools' side ---------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        self._reset()
+        self._url = self._body = b""
+        self._headers = {}
+        self._pieces = None
+        self._body_bytes = 0
         self._arriving = True
         self._in_head = True
         self._since = self._server.now
@@ -188,9 +189,16 @@ class Connection(asyncio.Protocol):
             self._refusal = MalformedRequest("the Host header is missing")
         elif b"upgrade" in headers and self._parser.should_upgrade() and self._has_body():
             self._refusal = UpgradeRefused()
-        elif int(headers.get(b"content-length", b"0")) > self._body_bytes_max:
+        elif b"content-length" in headers and (
+            int(headers[b"content-length"]) > self._body_bytes_max
+        ):
             self._refusal = BodyTooLarge(self._body_bytes_max)
-        elif headers.get(b"expect", b"").lower() == b"100-continue" and self._transport:
+        elif b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
+            self._continue()
+
+    def _continue(self) -> None:
+        """The client waits for a word before it sends the body."""
+        if self._transport is not None:
             self._transport.write(CONTINUE)
 
     def _has_body(self) -> bool:

@@ -1,6 +1,5 @@
 """The bytes of an HTTP/1.1 answer."""
 
-import time
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
@@ -8,7 +7,7 @@ from typing import Final
 from tailrace.server.headers import COMMON
 from tailrace.server.message import Response
 
-__all__ = ["CONTINUE", "LAST_CHUNK", "encode_head"]
+__all__ = ["CONTINUE", "LAST_CHUNK", "encode_head", "tick"]
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -21,24 +20,20 @@ _COMMON: Final = b"".join(b"%b: %b\r\n" % item for item in COMMON)
 _BODILESS: Final = frozenset((204, 304))
 
 
-class _Date:
-    """The Date header and all that is the same in every answer of one second."""
+class _Same:
+    """What is the same in every answer of one second: the Date header, and what never changes."""
 
-    second = 0
     lines = b""
 
 
-def _same_lines() -> bytes:
-    now = int(time.time())
-    if now != _Date.second:
-        _Date.second = now
-        _Date.lines = _COMMON + b"Date: %b\r\n" % formatdate(now, usegmt=True).encode()
-    return _Date.lines
+def tick() -> None:
+    """Set the date; called about once a second."""
+    _Same.lines = _COMMON + b"Date: %b\r\n" % formatdate(usegmt=True).encode()
 
 
 def encode_head(response: Response, *, head: bool, close: bool, chunked: bool) -> bytes:
     """Status line and headers. `head`: the request was HEAD; `chunked`: of a live body."""
-    lines = [_STATUS_LINES[response.status], _same_lines()]
+    lines = [_STATUS_LINES[response.status], _Same.lines]
     lines += [b"%b: %b\r\n" % item for item in response.headers]
     if response.live is not None:
         if chunked:

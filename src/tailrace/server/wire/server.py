@@ -8,6 +8,7 @@ from typing import Final
 from tailrace.server.service import Service
 from tailrace.server.settings import Settings
 from tailrace.server.wire.connection import Connection
+from tailrace.server.wire.encode import tick
 
 __all__ = ["WireServer"]
 
@@ -28,6 +29,7 @@ class WireServer:
         self._connections: set[Connection] = set()
         self._empty = asyncio.Event()
         self._server: asyncio.Server | None = None
+        tick()
         self._ticker = self.loop.call_later(_TICK_S, self._tick)
 
     async def listen(self) -> int:
@@ -80,6 +82,7 @@ class WireServer:
 
     def _tick(self) -> None:
         self.now = self.loop.time()
+        tick()
         for connection in list(self._connections):
             connection.check_deadlines(self.now)
             if self.draining:
