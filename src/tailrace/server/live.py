@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tailrace.engine.core import Committed, Engine
+from tailrace.engine.read import Slice
 from tailrace.engine.stream import Stream
 from tailrace.protocol.content_type import is_text
 from tailrace.protocol.cursor import JITTER_S_MAX, JITTER_S_MIN, current_cursor, next_cursor
@@ -163,8 +164,10 @@ class Live:
         before, after = change.before, change.after
         if before is None or after is None or (before.tail == after.tail and not after.closed):
             return
+        # Whoever waits at the same offset gets the same slice, read once.
+        pieces: dict[Offset, Slice] = {}
         for poll in list(readers.polls):
-            poll.wake()
+            poll.wake(pieces)
         if readers.sessions:
             self._broadcast(change, before, after, list(readers.sessions))
 
@@ -226,7 +229,7 @@ class LongPoll:
         self._timer.cancel()
         self._live.leave(self._stream, self)
 
-    def wake(self) -> None:
+    def wake(self, pieces: dict[Offset, Slice]) -> None:
         """Something was committed: data, closure, or both."""
         self.cancel()
         state = self._stream.durable
@@ -234,11 +237,14 @@ class LongPoll:
         if state.tail == self._start:
             self._reply(self._live.reads.nothing_new(state, self._cursor))
             return
-        try:
-            piece = self._live.engine.read(self._stream, self._start, self._live.chunk_bytes)
-        except Refusal as refusal:
-            self._reply(problem(refusal))
-            return
+        piece = pieces.get(self._start)
+        if piece is None:
+            try:
+                piece = self._live.engine.read(self._stream, self._start, self._live.chunk_bytes)
+            except Refusal as refusal:
+                self._reply(problem(refusal))
+                return
+            pieces[self._start] = piece
         coding = negotiate(self._request.headers.get(b"accept-encoding", b""))
         self._live.reads.reply_slice(
             self._request, self._stream, piece, coding, self._reply, self._cursor,

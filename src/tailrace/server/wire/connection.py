@@ -81,6 +81,8 @@ class Connection(asyncio.Protocol):
         self.blocked = False
         self._blocked_since = 0.0
         self._closing = False
+        # After a request to upgrade, what follows is no HTTP.
+        self._deaf = False
         self._eof = False
         self._reading = True
         # The request that is arriving.
@@ -119,7 +121,9 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """A client that half-closes still gets the answer to what it sent, unless it only waits."""
         self._eof = True
-        return self._current is not None and self._waiting is None and self._live is None
+        if self._waiting is not None or self._live is not None:
+            return False
+        return self._current is not None or bool(self._queue)
 
     def pause_writing(self) -> None:
         self.blocked = True
@@ -133,7 +137,7 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def data_received(self, data: bytes) -> None:
-        if self._closing:
+        if self._closing or self._deaf:
             return
         if self._in_head:
             self._head_fed += len(data)
@@ -142,7 +146,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._closing = True
+            self._deaf = True
         except httptools.HttpParserError as error:
             if self._refusal is None:
                 self._refusal = MalformedRequest(f"not a valid HTTP/1.1 request: {error}")
@@ -197,8 +201,8 @@ class Connection(asyncio.Protocol):
             self._continue()
 
     def _continue(self) -> None:
-        """The client waits for a word before it sends the body."""
-        if self._transport is not None:
+        """The client waits for a word before it sends the body; not amid another answer."""
+        if self._transport is not None and self._current is None and not self._queue:
             self._transport.write(CONTINUE)
 
     def _has_body(self) -> bool:
@@ -270,7 +274,7 @@ class Connection(asyncio.Protocol):
                 response.live.cancel()
             return
         self._waiting = None
-        close = parsed.close or self._eof or self._server.draining
+        close = parsed.close or self._server.draining or (self._eof and not self._queue)
         chunked = response.live is not None and not parsed.http_1_0
         if response.live is not None and parsed.http_1_0:
             close = True
