@@ -105,9 +105,7 @@ class Api:
         assert response.status == 204, (response.status, response.body)
         return response
 
-    def get(
-        self, path: str, query: str = "", headers: Mapping[str, str] | None = None
-    ) -> Response:
+    def get(self, path: str, query: str = "", headers: Mapping[str, str] | None = None) -> Response:
         return self.request("GET", f"{path}?{query}" if query else path, headers)
 
     def head(self, path: str) -> Response:

@@ -243,8 +243,12 @@ class Connection(asyncio.Protocol):
         body = self._body if self._pieces is None else b"".join(self._pieces)
         headers = self._headers
         parsed = _Parsed(_METHODS.get(method) or method.decode("ascii"), path, query, headers, body)
-        parsed.http_1_0 = parser.get_http_version() == "1.0"
-        parsed.close = not parser.should_keep_alive()
+        close = not parser.should_keep_alive()
+        parsed.close = close
+        # Asked only where it can be: the answer costs as much as a header.
+        parsed.http_1_0 = (close or b"connection" in headers) and (
+            parser.get_http_version() == "1.0"
+        )
         if b"upgrade" in headers or method == b"CONNECT":
             # The protocol that was asked for is ignored; after that the bytes mean nothing to us.
             if method == b"CONNECT":
