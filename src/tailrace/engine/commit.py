@@ -27,7 +27,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from tailrace.engine.base import Store, Transaction
 from tailrace.engine.errors import DiskFull, StorageFailed
@@ -37,6 +37,8 @@ from tailrace.protocol.machine import Verdict
 from tailrace.protocol.state import Appended, StreamState
 
 __all__ = ["Batch", "Committed", "GroupCommit", "Listener", "Outcome", "Reply"]
+
+T = TypeVar("T")
 
 Outcome = tuple[Verdict, StreamState | None] | Refusal
 """What became of a command: its verdict and the state after it, or why it was refused."""
@@ -174,9 +176,12 @@ class GroupCommit:
         if listener is not None:
             for change in batch.changes.values():
                 if change.stream.live is not None:
-                    listener.committed(change)
+                    self._tell(listener.committed, change)
         for reply, outcome in batch.replies:
-            reply(outcome)
+            try:
+                reply(outcome)
+            except Exception as error:
+                self._report(error)
 
     def _fail(self, error: BaseException) -> None:
         """Rule 3. Whether the pending commands are stored is unknown, and so they are told."""
@@ -187,10 +192,22 @@ class GroupCommit:
         for batch in (self.syncing, self.open):
             if batch is not None:
                 for reply, _ in batch.replies:
-                    reply(refusal)
+                    self._tell(reply, refusal)
                 batch.replies.clear()
         if self._on_failure is not None:
             self._on_failure(error)
+
+    def _tell(self, listener: Callable[[T], object], news: T) -> None:
+        """Call out; whatever goes wrong there concerns nobody else who is to be told."""
+        try:
+            listener(news)
+        except Exception as error:
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        self._loop.call_exception_handler(
+            {"message": "failed to deliver a committed outcome", "exception": error}
+        )
 
     async def close(self) -> None:
         """Commit what is pending, then end the syncer."""

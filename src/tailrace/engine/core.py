@@ -44,6 +44,8 @@ CHECKPOINT_RECORDS: Final = 128
 CHECKPOINT_BYTES: Final = 1 << 20
 ID_BLOCK: Final = 1024
 """Ids are reserved in blocks, so that a create seldom writes the counter."""
+EVICT_LOOKS_MAX: Final = 8
+"""How many streams one load looks at to make room: most may be in use."""
 TOUCH_MS: Final = 1000
 """A read restarts a sliding TTL exactly in memory, and on disk at most this often."""
 
@@ -87,12 +89,7 @@ class Engine:
         """
         stream = self.stream(key)
         state = stream.durable
-        if state is None:
-            if stream.pending is None and stream.live is None:
-                # Names that do not exist must not push streams that do out of memory.
-                del self._streams[key]
-            raise StreamNotFound
-        if self.expired(stream, state, self.clock()):
+        if state is None or self.expired(stream, state, self.clock()):
             raise StreamNotFound
         return stream
 
@@ -112,6 +109,8 @@ class Engine:
         if not self.sliding or state is None or state.ttl_s is None:
             return
         now = self.clock()
+        if self.expired(stream, state, now):
+            return
         stream.touched_at = now
         if now - state.touched_at >= TOUCH_MS and self.failure is None:
             self.record(stream, Touched(now))
@@ -192,6 +191,7 @@ class Engine:
             self._grown(stream, after, record, batch)
         elif type(record) is Created:
             assert after is not None
+            self._keep(stream)
             self._created(stream, after, record, change, batch)
         elif type(record) is Deleted:
             assert before is not None
@@ -218,7 +218,7 @@ class Engine:
         stream.touched_at = record.time
         deadline = after.deadline(self.sliding)
         if deadline is not None:
-            batch.transaction.schedule(Due(deadline, after.id, stream.key))
+            batch.transaction.schedule(Due(max(0, deadline), after.id, stream.key))
 
     def _grown(self, stream: Stream, state: StreamState, record: Appended, batch: Batch) -> None:
         stream.dirty_records += 1
@@ -236,37 +236,49 @@ class Engine:
         """The stream of this name, loaded if need be; it may not exist."""
         streams = self._streams
         stream = streams.get(key)
-        if stream is None:
-            if len(streams) >= self._streams_hot_max:
-                self._evict()
-            stream = streams[key] = Stream(key, self.store.load(key))
-        else:
+        if stream is not None:
             streams.move_to_end(key)
+            return stream
+        stream = Stream(key, self.store.load(key))
+        if stream.state is not None:
+            # Names that do not exist must not push streams that do out of memory.
+            self._keep(stream)
         return stream
 
-    def _evict(self) -> None:
-        """Forget the stream that was not used for the longest time and that nobody needs."""
-        for _ in range(len(self._streams)):
-            key, stream = next(iter(self._streams.items()))
-            if stream.pending is None and stream.live is None:
-                self._checkpoint(stream)
-                del self._streams[key]
-                return
-            # In use: to the young end, so that the next round looks elsewhere.
-            self._streams.move_to_end(key)
+    def _keep(self, stream: Stream) -> None:
+        """Have a stream be found from now on, and make room for it."""
+        if len(self._streams) >= self._streams_hot_max:
+            self._evict()
+        self._streams[stream.key] = stream
 
-    def _checkpoint(self, stream: Stream) -> None:
-        """Keep what only memory knows of a stream that is about to be forgotten."""
+    def _evict(self) -> None:
+        """Forget streams that were not used for the longest time and that nobody needs."""
+        streams = self._streams
+        for _ in range(EVICT_LOOKS_MAX):
+            if len(streams) < self._streams_hot_max or not streams:
+                return
+            key, stream = next(iter(streams.items()))
+            if self._forgettable(stream):
+                del streams[key]
+            else:
+                # In use: to the young end, so that the next round looks elsewhere.
+                streams.move_to_end(key)
+
+    def _forgettable(self, stream: Stream) -> bool:
+        if stream.pending is not None or stream.live is not None:
+            return False
         state = stream.state
         if state is None or self.failure is not None:
-            return
+            return True
         if self.sliding and stream.touched_at > state.touched_at:
-            state = apply(state, Touched(stream.touched_at))
-            assert state is not None
-        elif not stream.dirty_records:
-            return
-        self.commit.open.transaction.checkpoint(stream.key, state)
-        self.commit.schedule()
+            # Only memory knows of this read: it is written down first.
+            self.record(stream, Touched(stream.touched_at))
+            self.commit.schedule()
+            return False
+        if stream.dirty_records:
+            self.commit.open.transaction.checkpoint(stream.key, state)
+            self.commit.schedule()
+        return True
 
     # -- the end of streams ------------------------------------------------------------------
 

@@ -1,10 +1,13 @@
 """The memory store: the reference implementation, the model in tests, and `--engine memory`."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
 
 from tailrace.engine.base import Due, Garbage, Store, Transaction
-from tailrace.engine.codec import encode_record
+from tailrace.engine.codec import decode_record, encode_record
+from tailrace.protocol.machine import apply_appended
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import Appended, StreamState
 
@@ -20,9 +23,13 @@ class _Records:
         self.starts: list[int] = []
         self.values: list[bytes] = []
 
+    def append(self, start: int, value: bytes) -> None:
+        self.starts.append(start)
+        self.values.append(value)
+
 
 class MemoryStore(Store):
-    """Everything in dicts. A transaction changes them at once: there is no crash to survive."""
+    """Everything in dicts; nothing survives the process."""
 
     durable = False
 
@@ -36,12 +43,21 @@ class MemoryStore(Store):
     def begin(self) -> "_MemoryTransaction":
         return _MemoryTransaction(self)
 
-    def write(self, transaction: Transaction) -> None: ...
+    def write(self, transaction: Transaction) -> None:
+        assert isinstance(transaction, _MemoryTransaction)
+        for change in transaction.changes:
+            change()
 
     def sync(self) -> None: ...
 
     def load(self, key: bytes) -> StreamState | None:
-        return self.states.get(key)
+        state = self.states.get(key)
+        if state is None or state.closed:
+            return state
+        records = self.records[state.id]
+        for value in records.values[bisect_left(records.starts, state.tail.byte) :]:
+            state = apply_appended(state, decode_record(value)[1])
+        return state
 
     def scan(self, stream_id: int, start: int, end: int) -> Iterator[bytes]:
         records = self.records.get(stream_id)
@@ -55,7 +71,7 @@ class MemoryStore(Store):
         return [entry for entry in self.index[:count_max] if entry.deadline <= now]
 
     def garbage(self, count_max: int) -> list[Garbage]:
-        return list(self.deleted.values())[:count_max]
+        return list(islice(self.deleted.values(), count_max))
 
     def compact(self) -> None: ...
 
@@ -68,34 +84,45 @@ class MemoryStore(Store):
 
 
 class _MemoryTransaction(Transaction):
+    """Changes to the dicts, made when it is written."""
+
     def __init__(self, store: MemoryStore) -> None:
+        self.changes: list[Callable[[], object]] = []
         self._store = store
 
     def create(self, key: bytes, state: StreamState) -> None:
-        self._store.states[key] = state
-        self._store.records[state.id] = _Records()
+        self.changes.append(partial(self._store.states.__setitem__, key, state))
+        self.changes.append(partial(self._store.records.__setitem__, state.id, _Records()))
 
     def append(self, stream_id: int, at: Offset, record: Appended) -> None:
-        records = self._store.records[stream_id]
-        records.starts.append(at.byte)
-        records.values.append(encode_record(at, record))
+        value = encode_record(at, record)
+        self.changes.append(lambda: self._store.records[stream_id].append(at.byte, value))
 
     def checkpoint(self, key: bytes, state: StreamState) -> None:
-        self._store.states[key] = state
+        self.changes.append(partial(self._store.states.__setitem__, key, state))
 
     def delete(self, key: bytes, state: StreamState) -> None:
-        del self._store.states[key]
-        self._store.deleted[state.id] = Garbage(state.id, state.tail.byte)
+        garbage = Garbage(state.id, state.tail.byte)
+        self.changes.append(partial(self._store.states.pop, key, None))
+        self.changes.append(partial(self._store.deleted.__setitem__, state.id, garbage))
 
     def schedule(self, due: Due) -> None:
-        insort(self._store.index, due)
+        def change() -> None:
+            if due not in self._store.index:
+                insort(self._store.index, due)
+
+        self.changes.append(change)
 
     def unschedule(self, due: Due) -> None:
-        self._store.index.remove(due)
+        def change() -> None:
+            if due in self._store.index:
+                self._store.index.remove(due)
+
+        self.changes.append(change)
 
     def reserve_ids(self, until: int) -> None:
-        self._store.next_id = until
+        self.changes.append(partial(setattr, self._store, "next_id", until))
 
     def reclaim(self, garbage: Garbage) -> None:
-        del self._store.deleted[garbage.id]
-        self._store.records.pop(garbage.id, None)
+        self.changes.append(partial(self._store.deleted.pop, garbage.id, None))
+        self.changes.append(partial(self._store.records.pop, garbage.id, None))

@@ -10,6 +10,8 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from tailrace.engine.base import Due
+from tailrace.engine.commit import Outcome
+from tailrace.protocol.machine import Effect, Verdict
 
 if TYPE_CHECKING:
     from tailrace.engine.core import Engine
@@ -32,6 +34,8 @@ class Sweeper:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._stopped = False
+        # What a step found is found again until its batch is written: one step at a time.
+        self._under_way = False
         self._reclaimed_bytes = 0
         self._compaction: threading.Thread | None = None
         self._timer = self._loop.call_later(SWEEP_S, self._sweep)
@@ -50,12 +54,23 @@ class Sweeper:
         engine = self._engine
         if engine.failure is not None or self._stopped:
             return
-        engine.measure_room()
         more = False
-        if engine.commit.syncing is None and not engine.commit.open.dirty:
-            # What an earlier step put into a batch is written: the index has no entry twice.
-            more = self._end_expired() or self._reclaim()
-        self._timer = self._loop.call_later(SWEEP_AGAIN_S if more else SWEEP_S, self._sweep)
+        try:
+            engine.measure_room()
+            if not self._under_way:
+                more = self._end_expired() or self._reclaim()
+        finally:
+            # Whatever went wrong with this look, the loop reports it, and the next one comes.
+            self._timer = self._loop.call_later(SWEEP_AGAIN_S if more else SWEEP_S, self._sweep)
+
+    def _commit(self) -> None:
+        self._under_way = True
+        commit = self._engine.commit
+        commit.open.replies.append((self._committed, (Verdict(Effect.NOTHING), None)))
+        commit.schedule()
+
+    def _committed(self, _outcome: Outcome) -> None:
+        self._under_way = False
 
     def _end_expired(self) -> bool:
         engine = self._engine
@@ -74,7 +89,7 @@ class Sweeper:
                     engine.commit.open.transaction.schedule(Due(deadline, due.id, due.key))
             engine.commit.open.transaction.unschedule(due)
         if entries:
-            engine.commit.schedule()
+            self._commit()
         return bool(entries)
 
     def _reclaim(self) -> bool:
@@ -84,7 +99,7 @@ class Sweeper:
             engine.commit.open.transaction.reclaim(entry)
             self._reclaimed_bytes += entry.bytes
         if garbage:
-            engine.commit.schedule()
+            self._commit()
         elif self._reclaimed_bytes >= COMPACT_BYTES_MIN and self._compaction is None:
             self._reclaimed_bytes = 0
             self._compaction = threading.Thread(target=self._compact, name="compaction")

@@ -18,7 +18,7 @@ EPOCH_MS: Final = 1_728_432_000_000
 JITTER_S_MIN: Final = 1
 JITTER_S_MAX: Final = 3600
 
-_CURSOR: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
+_CURSOR: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 def parse_cursor(text: str) -> int | None:

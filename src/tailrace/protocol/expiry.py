@@ -11,10 +11,11 @@ __all__ = ["format_expires_at", "parse_expires_at", "parse_ttl"]
 
 _TTL: Final = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
 _RFC3339: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,32}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_LAST_MS: Final = (datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) - _EPOCH) // _MILLISECOND + 999
 
 
 def parse_ttl(text: str) -> int:
@@ -56,8 +57,11 @@ def parse_expires_at(text: str) -> int:
         since = moment - _EPOCH
     except (ValueError, OverflowError):
         raise HeaderInvalid("Stream-Expires-At", "is not a moment that exists") from None
-    milliseconds = int((fraction or "0").ljust(3, "0")[:3])
-    return since // _MILLISECOND + milliseconds
+    milliseconds = since // _MILLISECOND + int((fraction or "0").ljust(3, "0")[:3])
+    if milliseconds > _LAST_MS:
+        raise HeaderInvalid("Stream-Expires-At", "must be before the year 10000 in UTC")
+    # What ended before 1970 ended: times are counted from there.
+    return max(0, milliseconds)
 
 
 def _zone(text: str) -> timezone:

@@ -84,7 +84,7 @@ class RocksStore(Store):
             self._db[_FORMAT] = str(FORMAT_VERSION).encode()
             self._db.flush_wal(True)
         elif stored != str(FORMAT_VERSION).encode():
-            self._db.close()
+            self.close()
             raise EngineError(
                 f"{self._directory} has storage format {stored.decode(errors='replace')}, this "
                 f"version of tailrace knows format {FORMAT_VERSION}: run the version that wrote it"
@@ -110,7 +110,9 @@ class RocksStore(Store):
         if state.closed:
             return state
         start = _PAIR.pack(state.id, state.tail.byte)
-        for value in self._records.values(from_key=start, read_opt=_until(_ID.pack(state.id + 1))):
+        # In a variable of its own: the iterator's bound lies in it and must live as long.
+        until = _until(_ID.pack(state.id + 1))
+        for value in self._records.values(from_key=start, read_opt=until):
             state = apply_appended(state, decode_record(value)[1])
         return state
 
@@ -172,6 +174,9 @@ class RocksStore(Store):
         for family in (self._records, self._states, self._names, self._expiry, self._garbage):
             self._close(family)
         self._close(self._db)
+        # RocksDB lets go of the directory when nothing refers to it any more.
+        del self._records, self._states, self._names, self._expiry, self._garbage, self._db
+        self.handles.clear()
 
     def _close(self, family: Rdict) -> None:
         """Flush memtables and let go; once interrupted, the log has what they hold."""
@@ -188,16 +193,18 @@ class RocksTransaction(Transaction):
     def __init__(self, store: RocksStore) -> None:
         self.batch = WriteBatch(raw_mode=True)
         self._store = store
+        # The store's own dict, which is empty once that is closed.
         self._handles = store.handles
         self._put = self.batch.put
-        self._records = store.handles["records"]
 
     def create(self, key: bytes, state: StreamState) -> None:
         self._put(key, _ID.pack(state.id), self._handles["names"])
         self.checkpoint(key, state)
 
     def append(self, stream_id: int, at: Offset, record: Appended) -> None:
-        self._put(_PAIR.pack(stream_id, at.byte), encode_record(at, record), self._records)
+        self._put(
+            _PAIR.pack(stream_id, at.byte), encode_record(at, record), self._handles["records"]
+        )
 
     def checkpoint(self, key: bytes, state: StreamState) -> None:
         self._put(_ID.pack(state.id), encode_state(key, state), self._handles["states"])
@@ -220,20 +227,23 @@ class RocksTransaction(Transaction):
         keys = self._store.record_keys(garbage.id, _POINT_DELETES_MAX)
         if len(keys) < _POINT_DELETES_MAX:
             for key in keys:
-                self.batch.delete(key, self._records)
+                self.batch.delete(key, self._handles["records"])
         else:
-            self.batch.delete_range(_ID.pack(garbage.id), _ID.pack(garbage.id + 1), self._records)
+            self.batch.delete_range(
+                _ID.pack(garbage.id), _ID.pack(garbage.id + 1), self._handles["records"]
+            )
         self.batch.delete(_ID.pack(garbage.id), self._handles["garbage"])
 
 
 def _until(key: bytes) -> ReadOptions:
+    """Where an iterator ends. Keep it for as long as the iterator: that only points to it."""
     options = ReadOptions()
     options.set_iterate_upper_bound(key)
     return options
 
 
 def _why_not_open(directory: Path, error: str) -> str:
-    if "LOCK" in error or "lock" in error:
+    if "While lock file" in error or "lock hold by current process" in error:
         return (
             f"{directory} is in use by another tailrace server: stop that one, or choose another "
             "directory with --data-dir"

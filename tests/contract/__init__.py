@@ -1,0 +1,1 @@
+"""One suite over every store, directly and through the engine."""

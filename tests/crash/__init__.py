@@ -1,0 +1,1 @@
+"""What survives SIGKILL, a torn log, a second server and SIGTERM."""

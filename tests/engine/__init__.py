@@ -1,0 +1,1 @@
+"""The engine's own rules: group commit, failure, eviction, the stored layout."""

@@ -1,0 +1,1 @@
+"""The pure core, sentence by sentence of the protocol, and against a naive model."""

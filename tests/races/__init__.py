@@ -1,0 +1,1 @@
+"""What happens when requests for one stream meet."""

@@ -1,0 +1,70 @@
+"""Live servers for the whole directory, one of each kind; every test makes its own streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.server import AsgiServerProcess, BaseServerProcess, ServerProcess
+from tests.support.streams import Api
+
+# Small enough that a test can wait for the end of a long-poll or of an event stream.
+SHORT = ("--long-poll-s", "0.4", "--sse-s", "0.8", "--chunk-bytes", "100")
+# Long enough that no waiting reader's time is over before its test wakes it.
+LONG = ("--long-poll-s", "60", "--sse-s", "60")
+SLIDING = ("--ttl", "sliding")
+
+KINDS: dict[str, Callable[..., BaseServerProcess]] = {
+    "wire-rocksdb": lambda path, *args: ServerProcess(path, "--engine", "rocksdb", *args),
+    "wire-memory": lambda path, *args: ServerProcess(path, "--engine", "memory", *args),
+    "asgi-rocksdb": lambda path, *args: AsgiServerProcess(path, "--engine", "rocksdb", *args),
+}
+
+Start = Callable[..., BaseServerProcess]
+
+
+@pytest.fixture(scope="session", params=list(KINDS))
+def start(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Start]:
+    """Start a server of the kind under test; one is kept for each set of options."""
+    running: dict[tuple[str, ...], BaseServerProcess] = {}
+
+    def started(*options: str) -> BaseServerProcess:
+        if options not in running:
+            data_dir = tmp_path_factory.mktemp(request.param)
+            running[options] = KINDS[request.param](data_dir, *options).start()
+        return running[options]
+
+    yield started
+    for server in running.values():
+        server.kill()
+
+
+def _api(server: BaseServerProcess) -> Iterator[Api]:
+    api = Api(server)
+    lines = len(server.log)
+    yield api
+    api.close()
+    assert server.running
+    failures = [line for line in server.log[lines:] if "error" in line.lower()]
+    assert not failures, failures
+
+
+@pytest.fixture
+def api(start: Start) -> Iterator[Api]:
+    """A server with the defaults, but longer waits."""
+    yield from _api(start(*LONG))
+
+
+@pytest.fixture
+def short(start: Start) -> Iterator[Api]:
+    """A server with short waits, short event streams and small chunks."""
+    yield from _api(start(*SHORT))
+
+
+@pytest.fixture
+def sliding(start: Start) -> Iterator[Api]:
+    """A server whose TTL starts again with every use."""
+    yield from _api(start(*SLIDING))

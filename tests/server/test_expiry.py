@@ -1,0 +1,207 @@
+"""§5.1, §5.5: TTL and expiry end a stream, for readers at once and on disk soon after."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.server.conftest import KINDS
+from tests.support.streams import Api, check_problem, wait_until
+
+
+def in_seconds(seconds: float) -> str:
+    """An RFC 3339 timestamp this far from now."""
+    moment = time.time() + seconds
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment))
+    return f"{whole}.{int(moment % 1 * 1000):03d}Z"
+
+
+def wait_until_gone(api: Api, path: str) -> None:
+    wait_until("the stream expires", lambda: api.head(path).status == 404)
+
+
+def check_gone(api: Api, path: str) -> None:
+    """An expired stream is like one that never was, for every method."""
+    check_problem(api.get(path), 404, "stream-not-found")
+    check_problem(api.get(path, "offset=now&live=long-poll"), 404, "stream-not-found")
+    check_problem(api.get(path, "offset=-1&live=sse"), 404, "stream-not-found")
+    check_problem(api.post(path, b"x"), 404, "stream-not-found")
+    check_problem(api.request("DELETE", path), 404, "stream-not-found")
+
+
+def test_a_ttl_of_zero_is_over_at_once(api: Api) -> None:
+    """`0` is a valid TTL."""
+    path = api.create(body=b"x", headers={"Stream-TTL": "0"})
+    assert api.head(path).status == 404
+    check_gone(api, path)
+
+
+@pytest.mark.parametrize("header", ["Stream-TTL", "Stream-Expires-At"])
+def test_a_stream_ends_in_time(api: Api, header: str) -> None:
+    """There before, gone after, and the URL is free for a new stream."""
+    value = "1" if header == "Stream-TTL" else in_seconds(1)
+    path = api.create(body=b"old", headers={header: value})
+    etag = api.get(path).headers.get("etag") or '"gone already"'
+    wait_until_gone(api, path)
+    check_gone(api, path)
+    api.create("text/plain", b"new", path=path)
+    response = api.get(path, headers={"If-None-Match": etag})
+    assert (response.status, response.body) == (200, b"new")
+    assert "stream-ttl" not in api.head(path).headers
+
+
+def test_expired_streams_can_be_created_again_at_once(api: Api) -> None:
+    """Before the sweeper came, too: with another type, and with the same TTL."""
+    path = api.path()
+    for content_type in ("text/plain", "text/html", "application/json"):
+        api.create(content_type, b"[1]", {"Stream-TTL": "0"}, path)
+    assert api.head(path).status == 404
+
+
+def test_ttl_counts_from_creation(api: Api) -> None:
+    """Neither reads nor writes make it longer; HEAD's number only falls."""
+    path = api.create(body=b"x", headers={"Stream-TTL": "2"})
+    created = time.monotonic()
+    remaining = []
+    while (response := api.head(path)).status == 200:
+        remaining.append(int(response.headers["stream-ttl"]))
+        api.get(path)
+        api.post(path, b"y")
+        assert time.monotonic() - created < 30, "use has made the life longer"
+        time.sleep(0.05)
+    assert remaining == sorted(remaining, reverse=True)
+    assert set(remaining) <= {1, 2}
+    # Rounded up: the stream never says 0 while it lives.
+    assert remaining[-1] >= 1
+
+
+def test_the_configuration_is_compared_with_the_ttl_that_was_asked_for(api: Api) -> None:
+    """Not with what remains of it."""
+    path = api.create(headers={"Stream-TTL": "1000"})
+    time.sleep(0.01)
+    again = {"Content-Type": "text/plain", "Stream-TTL": "1000"}
+    assert api.request("PUT", path, again).status == 200
+
+
+def test_expiry_ends_event_streams(api: Api) -> None:
+    """Readers are told that the stream is gone, and let go."""
+    path = api.create(body=b"x", headers={"Stream-TTL": "1"})
+    with api.sse(path) as events:
+        seen = list(events)
+    assert seen[-1].json.get("streamDeleted") is True
+
+
+def test_sliding_ttl_starts_again_with_every_use(sliding: Api) -> None:
+    """Every read or write restarts the window: streams in use outlive their TTL."""
+
+    def use_sse(path: str) -> int:
+        with sliding.sse(path) as events:
+            events.next()
+            return events.head.status
+
+    uses: dict[str, Callable[[str], int]] = {
+        "read": lambda path: sliding.get(path).status,
+        "tail": lambda path: sliding.get(path, f"offset={tail}").status,
+        "now": lambda path: sliding.get(path, "offset=now").status,
+        "append": lambda path: sliding.post(path, b"y").status,
+        "long-poll": lambda path: sliding.get(path, "offset=-1&live=long-poll").status,
+        "sse": use_sse,
+        "close": lambda path: sliding.close_stream(path).status,
+    }
+    ttl_s = 2
+    paths = {
+        use: sliding.create(body=b"x", headers={"Stream-TTL": str(ttl_s)})
+        for use in ("none", *uses)
+    }
+    tail = sliding.tail(paths["read"])
+    closed = False
+    started = time.monotonic()
+    while (passed := time.monotonic() - started) < ttl_s * 1.4:
+        for use, act in uses.items():
+            # A stream is closed once: in the middle of its life, which then starts again.
+            if use == "close" and (closed or passed < ttl_s / 2):
+                continue
+            closed = closed or use == "close"
+            assert act(paths[use]) in (200, 204), use
+        time.sleep(0.1)
+    alive = {use for use, path in paths.items() if sliding.head(path).status == 200}
+    assert alive == set(uses)
+
+
+def test_sliding_ttl_does_not_start_again_with_head(sliding: Api) -> None:
+    """Looking at the metadata is no use; the number that it shows falls."""
+    path = sliding.create(body=b"x", headers={"Stream-TTL": "1"})
+    wait_until_gone(sliding, path)
+    check_gone(sliding, path)
+
+
+def test_sliding_ttl_ends_an_unused_stream(sliding: Api) -> None:
+    """A read restarts it, then nothing does."""
+    path = sliding.create(body=b"x", headers={"Stream-TTL": "1"})
+    assert sliding.get(path).status == 200
+    wait_until_gone(sliding, path)
+
+
+def test_absolute_expiry_does_not_slide(sliding: Api) -> None:
+    """Stream-Expires-At is a moment, whatever the mode."""
+    path = sliding.create(body=b"x", headers={"Stream-Expires-At": in_seconds(1)})
+    started = time.monotonic()
+    while sliding.get(path).status == 200:
+        assert time.monotonic() - started < 30
+        time.sleep(0.05)
+
+
+def test_sliding_head_shows_the_restarted_window(sliding: Api) -> None:
+    """After a read the whole TTL remains."""
+    path = sliding.create(body=b"x", headers={"Stream-TTL": "100"})
+    time.sleep(1.1)
+    assert int(sliding.head(path).headers["stream-ttl"]) <= 99
+    sliding.get(path)
+    assert int(sliding.head(path).headers["stream-ttl"]) == 100
+
+
+def disk_bytes(directory: Path, *, logs: bool) -> int:
+    """What the files of a directory occupy: the logs of recent writes, or everything else."""
+    total = 0
+    for file in directory.rglob("*"):
+        try:
+            if (file.suffix == ".log") is logs:
+                total += file.stat().st_blocks * 512
+        except FileNotFoundError:
+            continue
+    return total
+
+
+@pytest.mark.parametrize("where", ["data", "logs"])
+@pytest.mark.parametrize("how", ["expiry", "delete"])
+def test_the_space_of_ended_streams_is_freed(how: str, where: str, tmp_path: Path) -> None:
+    """
+    The sweeper removes what is over, and the data directory shrinks without any further write.
+
+    48 MB of noise, which no compression makes smaller, in one stream; another stream stays.
+    """
+    data_dir = tmp_path / "data"
+    with KINDS["wire-rocksdb"](data_dir) as server:
+        api = Api(server)
+        kept = api.create(body=b"kept")
+        headers = {"Stream-TTL": "4"} if how == "expiry" else {}
+        path = api.create("application/octet-stream", headers=headers)
+        noise = random.Random(how).randbytes(2 << 20)
+        for _ in range(24):
+            answer = api.post(path, noise, content_type="application/octet-stream")
+            assert answer.status in (204, 404)
+        assert disk_bytes(data_dir, logs=True) + disk_bytes(data_dir, logs=False) > 40 << 20
+        if how == "delete":
+            assert api.request("DELETE", path).status == 204
+        wait_until_gone(api, path)
+        wait_until(
+            f"the space of the {where} is freed",
+            lambda: disk_bytes(data_dir, logs=where == "logs") < 10 << 20,
+            seconds=20.0,
+        )
+        assert api.read_all(kept) == b"kept"
+        api.close()

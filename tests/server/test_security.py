@@ -1,0 +1,165 @@
+"""§10.7, CORS as a browser sees it, and the server's own paths."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.http import Response
+from tests.support.streams import Api, check_common, check_problem
+
+ORIGIN = {"Origin": "https://app.example"}
+METHODS = {"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"}
+# What a browser client of the protocol sends and must be allowed to send.
+SENT = [
+    "content-type",
+    "stream-closed",
+    "stream-seq",
+    "stream-ttl",
+    "stream-expires-at",
+    "producer-id",
+    "producer-epoch",
+    "producer-seq",
+    "if-none-match",
+    "authorization",
+]
+# What it reads from answers.
+READ = {
+    "stream-next-offset",
+    "stream-up-to-date",
+    "stream-closed",
+    "stream-cursor",
+    "stream-ttl",
+    "stream-expires-at",
+    "stream-sse-data-encoding",
+    "producer-epoch",
+    "producer-seq",
+    "producer-expected-seq",
+    "producer-received-seq",
+    "etag",
+    "location",
+}
+
+
+def words(value: str) -> set[str]:
+    return {word.strip().lower() for word in value.split(",")}
+
+
+def every_kind_of_answer(api: Api) -> list[Response]:
+    path = api.create(body=b"x" * 2000)
+    etag = api.get(path).headers["etag"]
+    return [
+        api.get(path, headers=ORIGIN),
+        api.get(path, headers={"Accept-Encoding": "gzip"}),
+        api.get(path, headers={"If-None-Match": etag}),
+        api.get(path, "offset=now"),
+        api.get(path, "offset=-1&live=long-poll"),
+        api.get(path, "offset=bad"),
+        api.get(api.path()),
+        api.head(path),
+        api.head(api.path()),
+        api.post(path, b"x"),
+        api.post(path, b""),
+        api.post(path, b"x", content_type="text/html"),
+        api.request("PUT", path, {"Content-Type": "text/plain"}),
+        api.request("PUT", path, {"Content-Type": "text/html"}),
+        api.request("PUT", api.path()),
+        api.request("PATCH", path),
+        api.request("OPTIONS", path),
+        api.close_stream(path),
+        api.get(path, "offset=now&live=long-poll"),
+        api.get(path, "offset=-1&live=sse"),
+        api.request("DELETE", path),
+        api.get(f"{api.server.base_path}/-/health"),
+        api.get(f"{api.server.base_path}/-/nothing"),
+    ]
+
+
+def test_security_headers_are_on_every_answer(api: Api) -> None:
+    """nosniff, Cross-Origin-Resource-Policy and CORS: on successes, errors and 304 alike."""
+    for response in every_kind_of_answer(api):
+        check_common(response)
+        assert words(response.headers["access-control-expose-headers"]) >= READ
+
+
+@pytest.mark.parametrize("method", sorted(METHODS - {"OPTIONS"}))
+def test_preflight_allows_what_the_protocol_uses(api: Api, method: str) -> None:
+    """A browser asks before a PUT with protocol headers, and must find all of them allowed."""
+    path = api.path()
+    asked = {
+        **ORIGIN,
+        "Access-Control-Request-Method": method,
+        "Access-Control-Request-Headers": ",".join(SENT),
+    }
+    response = api.request("OPTIONS", path, asked)
+    assert (response.status, response.body) == (204, b"")
+    assert response.headers["access-control-allow-origin"] == "*"
+    assert method.lower() in words(response.headers["access-control-allow-methods"])
+    assert set(SENT) <= words(response.headers["access-control-allow-headers"])
+    assert int(response.headers["access-control-max-age"]) > 0
+    assert "access-control-allow-credentials" not in response.headers
+    # Asking creates nothing.
+    assert api.head(path).status == 404
+
+
+def test_a_browser_reads_a_stream_of_another_origin(api: Api) -> None:
+    """The simple GET that fetch() sends: readable content, readable headers."""
+    path = api.create(body=b"x")
+    response = api.get(path, headers=ORIGIN)
+    assert response.headers["access-control-allow-origin"] in ("*", ORIGIN["Origin"])
+    assert {"stream-next-offset", "etag"} <= words(
+        response.headers["access-control-expose-headers"]
+    )
+
+
+def test_a_browser_reads_why_it_was_refused(api: Api) -> None:
+    """Without CORS on errors a script would only see a network failure."""
+    response = api.post(api.path(), b"x", ORIGIN)
+    check_problem(response, 404, "stream-not-found")
+
+
+def test_an_event_stream_of_another_origin(api: Api) -> None:
+    """EventSource needs the header on the event stream itself."""
+    path = api.create(headers={"Stream-Closed": "true"})
+    with api.sse(path) as events:
+        assert events.head.headers["access-control-allow-origin"] == "*"
+
+
+@pytest.mark.parametrize("name", ["health", "ready"])
+def test_health_and_ready(api: Api, name: str) -> None:
+    """200 with a small JSON body, not cached; HEAD without the body."""
+    path = f"{api.server.base_path}/-/{name}"
+    response = api.get(path)
+    assert (response.status, response.body) == (200, b'{"status":"ok"}')
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["cache-control"] == "no-store"
+    head = api.head(path)
+    assert (head.status, head.body) == (200, b"")
+    check_problem(api.request("POST", path, {}, b"x"), 405, "method-not-allowed")
+
+
+def test_methods_that_are_not_offered(api: Api) -> None:
+    """405 with Allow."""
+    path = api.create()
+    response = api.request("PATCH", path, {}, b"x")
+    check_problem(response, 405, "method-not-allowed")
+    assert words(response.headers["allow"]) == {method.lower() for method in METHODS}
+
+
+def test_paths_that_are_not_served(api: Api) -> None:
+    """404 with its own code, so that a typing error does not look like a missing stream."""
+    for name in ("/", "/v1/stream", "/v1/streams/x", "/-/", "/-/healthy"):
+        response = api.get(api.server.base_path + name)
+        check_problem(response, 404, "route-not-found")
+
+
+@pytest.mark.parametrize(
+    "name", ["a//b", "a/../b", "..", "%2e%2e", "a%5Cb", "a%00b", "%zz", "%ff", "a/"]
+)
+def test_paths_are_sanitised(api: Api, name: str) -> None:
+    """§10.2: no traversal, no NUL, no broken encoding, for any method."""
+    target = f"{api.server.base_path}/v1/stream/{name}"
+    for method in ("PUT", "POST", "GET", "DELETE"):
+        headers = {"Content-Type": "text/plain"} if method in ("PUT", "POST") else {}
+        response = api.request(method, target, headers, b"x" if headers else None)
+        check_problem(response, 400, "path-invalid")
+    assert api.head(target).status == 400

@@ -1,0 +1,389 @@
+"""§5.8: Server-Sent Events, byte by byte as browsers and clients will parse them."""
+
+from __future__ import annotations
+
+import base64
+import re
+import threading
+
+import pytest
+
+from tests.support.streams import Api, EventStream, check_common, check_problem, text_of
+
+JSON = "application/json"
+
+
+def test_the_head_of_an_event_stream(api: Api) -> None:
+    """text/event-stream, never cached, never compressed, no base64 header for text."""
+    path = api.create(body=b"x" * 5000)
+    with api.connect() as connection:
+        connection.send_request(
+            "GET", f"{path}?offset=-1&live=sse", {"Accept-Encoding": "gzip, br"}
+        )
+        head = connection.read_head()
+    assert head.status == 200
+    assert head.headers["content-type"] == "text/event-stream"
+    assert head.headers["cache-control"] == "no-cache"
+    assert "content-encoding" not in head.headers
+    assert "stream-sse-data-encoding" not in head.headers
+    assert "content-length" not in head.headers
+    assert "etag" not in head.headers
+    check_common(head)
+
+
+def test_the_exact_bytes_of_catching_up(api: Api) -> None:
+    """`data:` without a space; one control event after the data event; fields in camelCase."""
+    path = api.create(body=b"hello")
+    with api.sse(path) as events:
+        events.until(tail=api.tail(path))
+        raw = events.raw
+    assert re.fullmatch(
+        rb'event: data\ndata:hello\n\nevent: control\ndata:\{"streamNextOffset":"0{15}1_0{15}5",'
+        rb'"streamCursor":"[0-9]+","upToDate":true\}\n\n',
+        raw,
+    ), raw
+
+
+def test_new_data_arrives_with_its_control_event(api: Api) -> None:
+    """Each append is a data event and a control event with its offset."""
+    path = api.create()
+    with api.sse(path) as events:
+        first = events.next()
+        assert first.kind == "control"
+        assert first.json["upToDate"] is True
+        for text in ("one", "two", "three"):
+            tail = api.append(path, text.encode())
+            data, control = events.until(tail=tail)
+            assert (data.kind, data.data) == ("data", text)
+            assert control.json["streamNextOffset"] == tail
+            assert control.json["upToDate"] is True
+            assert control.json["streamCursor"].isdigit()
+            assert "streamClosed" not in control.json
+
+
+def test_a_control_event_follows_every_data_event(short: Api) -> None:
+    """On catch-up too, chunk by chunk; only the last one is up to date."""
+    path = short.create()
+    for n in range(6):
+        short.append(path, b"%d" % n * 60)
+    with short.sse(path) as events:
+        seen = events.until(tail=short.tail(path))
+    assert [event.kind for event in seen] == ["data", "control"] * 6
+    controls = [event.json for event in seen if event.kind == "control"]
+    assert ["upToDate" in control for control in controls] == [False] * 5 + [True]
+    offsets = [control["streamNextOffset"] for control in controls]
+    assert offsets == sorted(set(offsets))
+    assert text_of(seen) == "".join(f"{n}" * 60 for n in range(6))
+
+
+def test_closing_ends_the_event_stream(api: Api) -> None:
+    """The final control event has streamClosed, then the connection's answer is over."""
+    path = api.create(body=b"x")
+    with api.sse(path) as events:
+        events.until(tail=api.tail(path))
+        api.close_stream(path)
+        rest = list(events)
+    assert [event.kind for event in rest] == ["control"]
+    assert rest[0].json["streamClosed"] is True
+    assert rest[0].json["streamNextOffset"] == "0000000000000001_0000000000000001"
+
+
+def test_append_and_close_delivers_the_bytes_first(api: Api) -> None:
+    """One data event, then one control event with streamClosed."""
+    path = api.create()
+    with api.sse(path) as events:
+        events.next()
+        api.append(path, b"last", {"Stream-Closed": "true"})
+        data, control = list(events)
+    assert (data.kind, data.data) == ("data", "last")
+    assert control.json["streamClosed"] is True
+
+
+def test_catching_up_on_a_closed_stream(api: Api) -> None:
+    """All data, then streamClosed, then the end."""
+    path = api.create(body=b"all", headers={"Stream-Closed": "true"})
+    with api.sse(path) as events:
+        data, control = list(events)
+    assert data.data == "all"
+    assert control.json["streamClosed"] is True
+
+
+def test_tail_of_a_closed_stream(api: Api) -> None:
+    """At once one control event with streamClosed and upToDate, and the end."""
+    path = api.create(body=b"all", headers={"Stream-Closed": "true"})
+    with api.sse(path, f"offset={api.tail(path)}") as events:
+        (control,) = list(events)
+    assert control.json["streamClosed"] is True
+    assert control.json["upToDate"] is True
+
+
+def test_catching_up_in_chunks_on_a_closed_stream(short: Api) -> None:
+    """streamClosed only when all data up to the final offset has been sent."""
+    path = short.create()
+    for n in range(4):
+        short.append(path, b"%d" % n * 60)
+    short.close_stream(path)
+    with short.sse(path) as events:
+        seen = list(events)
+    controls = [event.json for event in seen if event.kind == "control"]
+    assert text_of(seen) == "".join(f"{n}" * 60 for n in range(4))
+    assert ["streamClosed" in control for control in controls] == [False] * (len(controls) - 1) + [
+        True
+    ]
+
+
+def test_delete_ends_the_event_stream(api: Api) -> None:
+    """A control event with streamDeleted, then the end."""
+    path = api.create(body=b"x")
+    with api.sse(path) as events:
+        events.until(tail=api.tail(path))
+        assert api.request("DELETE", path).status == 204
+        (control,) = list(events)
+    assert control.kind == "control"
+    assert control.json["streamDeleted"] is True
+
+
+def test_a_stream_created_again_is_not_mixed_into_the_old_one(api: Api) -> None:
+    """A reader of the old stream sees its end and nothing of the new one."""
+    path = api.create(body=b"old")
+    with api.sse(path) as events:
+        events.until(tail=api.tail(path))
+        api.request("DELETE", path)
+        api.create(path=path, body=b"new")
+        rest = list(events)
+    assert [event.json.get("streamDeleted") for event in rest] == [True]
+
+
+@pytest.mark.parametrize("query", ["live=sse", "live=sse&offset=", "live=sse&offset=x"])
+def test_offset_is_required(api: Api, query: str) -> None:
+    """A bad start is 400 as a whole answer, not an event."""
+    path = api.create()
+    check_problem(api.get(path, query), 400)
+
+
+def test_event_stream_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
+    """404 as a whole answer."""
+    check_problem(api.get(api.path(), "offset=-1&live=sse"), 404, "stream-not-found")
+
+
+# -- what data events carry ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain",
+        " leading space",
+        "  two leading spaces",
+        "trailing space ",
+        "line\nbreak",
+        "two\n\nbreaks",
+        "\nleading break",
+        "trailing break\n",
+        "\n",
+        "\n\n\n",
+        " \n \n ",
+        ": comment?",
+        "data: x",
+        "event: control\ndata: {}\n\n",
+        "id: 1\nretry: 1",
+        "ä€😀",
+        "\ufeffbom",
+        "nul\0",
+        "tab\t",
+        "\u2028\u2029\x85",
+    ],
+    ids=repr,
+)
+def test_text_survives(api: Api, text: str) -> None:
+    """Whatever a browser makes of the event is the text that was appended, live and catching up."""
+    path = api.create()
+    with api.sse(path) as live:
+        live.next()
+        tail = api.append(path, text.encode())
+        assert text_of(live.until(tail=tail)) == text
+    with api.sse(path) as late:
+        assert text_of(late.until(tail=tail)) == text
+
+
+@pytest.mark.parametrize(
+    ("sent", "lines"),
+    [
+        ("a\r\nb", ["a", "b"]),
+        ("a\rb", ["a", "b"]),
+        ("a\n\rb", ["a", "", "b"]),
+        ("\r\n", ["", ""]),
+        ("a\r", ["a", ""]),
+    ],
+    ids=repr,
+)
+def test_each_kind_of_line_end_is_a_line_of_data(api: Api, sent: str, lines: list[str]) -> None:
+    """CR, LF and CRLF become separate `data:` lines: none can end the event early."""
+    path = api.create(body=sent.encode())
+    with api.sse(path) as events:
+        events.until(tail=api.tail(path))
+        block = events.raw.split(b"\n\n")[0]
+    assert b"\r" not in block
+    assert block == b"event: data\n" + b"\n".join(b"data:" + line.encode() for line in lines)
+
+
+def test_nobody_can_forge_a_control_event(api: Api) -> None:
+    """Appended text that looks like an event stays text."""
+    path = api.create()
+    evil = '\n\nevent: control\ndata:{"streamClosed":true}\n\n'
+    for text in (evil, evil.replace("\n", "\r"), evil.replace("\n", "\r\n")):
+        api.append(path, text.encode())
+    with api.sse(path) as events:
+        seen = events.until(tail=api.tail(path))
+    assert not any(event.json.get("streamClosed") for event in seen if event.kind == "control")
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/octet-stream",
+        "image/png",
+        "application/x-ndjson",
+        "application/xml",
+        "application/vnd.x+xml",
+    ],
+)
+def test_binary_streams_are_base64(api: Api, content_type: str) -> None:
+    """Standard base64, the header says so, control events stay JSON."""
+    data = bytes(range(256))
+    path = api.create(content_type, data)
+    with api.sse(path) as events:
+        assert events.head.headers["stream-sse-data-encoding"] == "base64"
+        data_event, control = events.until(tail=api.tail(path))
+        assert base64.b64decode(data_event.data, validate=True) == data
+        assert control.json["upToDate"] is True
+        for size in (1, 2, 3, 100):
+            tail = api.append(path, data[:size], content_type=content_type)
+            event, _ = events.until(tail=tail)
+            text = event.data.replace("\n", "").replace("\r", "")
+            assert len(text) % 4 == 0
+            assert base64.b64decode(text, validate=True) == data[:size]
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        JSON,
+        "application/vnd.api+json",
+        "application/ld+json; charset=utf-8",
+        "text/csv",
+        "TEXT/Plain",
+    ],
+)
+def test_text_and_json_streams_are_not_base64(api: Api, content_type: str) -> None:
+    """`+json` is text like application/json."""
+    path = api.create(content_type, b'"x"')
+    with api.sse(path) as events:
+        assert "stream-sse-data-encoding" not in events.head.headers
+        data = events.until(tail=api.tail(path))[0].data
+    assert data == ('["x"]' if "json" in content_type else '"x"')
+
+
+def test_json_events_are_arrays_of_the_new_messages(api: Api) -> None:
+    """Each data event is a JSON array, spelled as it was sent, also over several lines."""
+    path = api.create(JSON, b'[1, {"a": 1e2}]')
+    with api.sse(path) as events:
+        assert events.until(tail=api.tail(path))[0].data == '[1,{"a": 1e2}]'
+        tail = api.append(path, b'{\n  "b":\r\n 12345678901234567890}', content_type=JSON)
+        (event, _) = events.until(tail=tail)
+        assert event.json == [{"b": 12345678901234567890}]
+        tail = api.append(path, b"[[1],[2]]", content_type=JSON)
+        assert events.until(tail=tail)[0].data == "[[1],[2]]"
+
+
+# -- connections -----------------------------------------------------------------------------------
+
+
+def test_the_connection_ends_after_a_while_with_a_last_control_event(short: Api) -> None:
+    """About every 60 s in real life: a control event, then the end, and the client comes back."""
+    path = short.create(body=b"x")
+    with short.sse(path) as events:
+        seen = list(events)
+    assert seen[0].kind == "data"
+    assert seen[-1].kind == "control"
+    assert "streamClosed" not in seen[-1].json
+    assert seen[-1].json["streamCursor"].isdigit()
+    assert seen[-1].json["streamNextOffset"] == short.tail(path)
+
+
+def test_one_connection_serves_event_stream_after_event_stream(short: Api) -> None:
+    """The end of an event stream is the end of an answer, and not of the connection."""
+    path = short.create(body=b"x", headers={"Stream-Closed": "true"})
+    with short.connect() as connection:
+        for _ in range(3):
+            events = EventStream(connection, f"{path}?offset=-1&live=sse")
+            assert [event.kind for event in events] == ["data", "control"]
+
+
+def test_a_reader_that_reconnects_loses_and_repeats_nothing(short: Api) -> None:
+    """Across many connections, by streamNextOffset, while a writer goes on."""
+    path = short.create()
+    expected = "".join(f"<{n}>" for n in range(150))
+
+    def write() -> None:
+        writer = Api(short.server)
+        for n in range(150):
+            writer.append(path, b"<%d>" % n)
+            if n % 30 == 0:
+                threading.Event().wait(0.3)
+        writer.close_stream(path)
+        writer.close()
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    text, offset, closed = "", "-1", False
+    while not closed:
+        with short.sse(path, f"offset={offset}") as events:
+            for event in events:
+                if event.kind == "data":
+                    text += event.data
+                else:
+                    offset = event.json["streamNextOffset"]
+                    closed = event.json.get("streamClosed", False)
+    writing.join()
+    assert text == expected
+
+
+def test_many_readers_see_the_same(api: Api) -> None:
+    """Readers at the tail and readers that catch up end with the same text."""
+    path = api.create(body=b"0")
+    readers = [api.sse(path, query) for query in ("offset=-1", "offset=now") for _ in range(8)]
+    tail = api.tail(path)
+    for events in readers:
+        events.until(tail=tail)
+    for n in range(1, 30):
+        api.append(path, b",%d" % n)
+    api.close_stream(path)
+    texts = {text_of(list(events)) for events in readers}
+    for events in readers:
+        events.connection.close()
+    assert texts == {"".join(f",{n}" for n in range(1, 30))}
+
+
+def test_a_slow_reader_gets_everything(api: Api) -> None:
+    """A reader that does not read for a while is caught up from storage, in order, complete."""
+    path = api.create()
+    block = b"0123456789abcdef" * 4096
+    with api.sse(path, timeout=30.0) as events:
+        events.next()
+        for n in range(120):
+            api.append(path, b"%03d" % n + block)
+        api.close_stream(path)
+        text = text_of(list(events))
+    assert text == "".join(f"{n:03d}" + block.decode() for n in range(120))
+
+
+def test_a_cursor_that_the_client_has_is_passed(api: Api) -> None:
+    """The cursor of a control event is above the one that was sent."""
+    path = api.create()
+    with api.sse(path) as events:
+        cursor = int(events.next().json["streamCursor"])
+    with api.sse(path, f"offset=-1&cursor={cursor + 100}") as events:
+        assert int(events.next().json["streamCursor"]) > cursor + 100
+        tail = api.append(path, b"x")
+        assert int(events.until(tail=tail)[-1].json["streamCursor"]) > cursor + 100

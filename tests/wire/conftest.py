@@ -1,0 +1,33 @@
+"""One live server for the whole directory; every test makes its own streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.server import ServerProcess
+from tests.support.streams import Api
+
+BODY_BYTES_MAX = 64 << 10
+
+
+@pytest.fixture(scope="session")
+def wire_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """On RocksDB, so that appends are answered later than reads, as they are for users."""
+    data_dir = tmp_path_factory.mktemp("wire")
+    options = ("--body-bytes-max", str(BODY_BYTES_MAX), "--long-poll-s", "1")
+    with ServerProcess(data_dir, *options) as server:
+        yield server
+
+
+@pytest.fixture
+def api(wire_server: ServerProcess) -> Iterator[Api]:
+    """Checks after each test that the server still runs and had no internal error."""
+    api = Api(wire_server)
+    lines = len(wire_server.log)
+    yield api
+    api.close()
+    assert wire_server.running
+    failures = [line for line in wire_server.log[lines:] if '"level": "error"' in line]
+    assert not failures, failures
