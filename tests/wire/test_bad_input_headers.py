@@ -185,7 +185,7 @@ def test_repeated_content_type(api: Api, path: str) -> None:
         api,
         path,
         400,
-        "content-type-invalid",
+        "header-invalid",
         "Content-Type: text/plain",
         "Content-Type: text/plain",
     )

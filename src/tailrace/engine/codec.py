@@ -18,6 +18,7 @@ A record's value, as `docs/storage.md` has it for readers:
 """
 
 import struct
+import sys
 from array import array
 from typing import Final
 
@@ -40,7 +41,9 @@ _PRODUCER: Final = 2
 _STREAM_SEQ: Final = 4
 _LENGTHS: Final = 8
 
+# Lengths are copied as they lie in memory.
 assert array("I").itemsize == 4
+assert sys.byteorder == "little"
 
 
 def encode_record(at: Offset, record: Appended) -> bytes:

@@ -241,6 +241,8 @@ class Engine:
             return stream
         stream = Stream(key, self.store.load(key))
         if stream.state is not None:
+            # What was replayed just now must not be replayed, with more, the next time.
+            stream.dirty_bytes = CHECKPOINT_BYTES
             # Names that do not exist must not push streams that do out of memory.
             self._keep(stream)
         return stream

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from tailrace.protocol.errors import JsonInvalid
+from tailrace.protocol.limits import JSON_COMMAS_MAX
 
 __all__ = ["array_parts", "split_messages"]
 
@@ -36,6 +37,8 @@ def split_messages(body: bytes) -> list[bytes | msgspec.Raw]:
             _decode_value(text)
             messages: list[bytes | msgspec.Raw] = [text]
         else:
+            if text.count(b",") > JSON_COMMAS_MAX:
+                raise JsonInvalid("the array is too large: send it in several appends")
             messages = list(_decode_array(text))
     except RecursionError:
         raise JsonInvalid("the body is nested too deeply") from None

@@ -9,6 +9,9 @@ PRODUCER_INTEGER_MAX: Final = 2**53 - 1
 STREAM_SEQ_BYTES_MAX: Final = 512
 CONTENT_TYPE_BYTES_MAX: Final = 256
 STREAM_NAME_BYTES_MAX: Final = 1024
+# What an array is taken apart into takes up to a hundred times its bytes in memory. Counting its
+# commas, inner ones too, is a bound that costs nothing.
+JSON_COMMAS_MAX: Final = 1_000_000
 # 100 years: a longer life is a typing error, and must not overflow a timestamp.
 TTL_S_MAX: Final = 100 * 365 * 86_400
 # A token is two numbers of 16 digits: below 10**16 of either.

@@ -167,9 +167,13 @@ def _request(scope: Scope, body: bytes | None) -> Request | None:
     if body is None:
         return None
     headers: dict[bytes, bytes] = {}
-    for name, value in scope["headers"]:
-        key = name.lower()
-        headers[key] = headers[key] + b", " + value if key in headers else value
+    repeated: set[bytes] = set()
+    for name, raw in scope["headers"]:
+        key, value = name.lower(), raw.rstrip(b" \t")
+        if key in headers:
+            repeated.add(key)
+            value = headers[key] + b", " + value
+        headers[key] = value
     path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     path = path.partition(b"?")[0]
     prefix = quote(scope.get("root_path", "")).encode()
@@ -180,6 +184,7 @@ def _request(scope: Scope, body: bytes | None) -> Request | None:
     request = _AsgiRequest(scope["method"].upper(), path, scope["query_string"], headers, body)
     request.scheme = scope.get("scheme", "http").encode()
     request.prefix = prefix
+    request.repeated = frozenset(repeated) or None
     return request
 
 

@@ -4,6 +4,7 @@ from tailrace.protocol.errors import Refusal
 
 __all__ = [
     "BodyTooLarge",
+    "ContentCodingRefused",
     "HeadersTooLarge",
     "Internal",
     "MalformedRequest",
@@ -12,6 +13,7 @@ __all__ = [
     "RequestTimeout",
     "RouteNotFound",
     "TooManyConnections",
+    "TransferCodingUnknown",
     "UpgradeRefused",
     "UriTooLong",
 ]
@@ -106,7 +108,7 @@ class MalformedRequest(Refusal):
 
 
 class UpgradeRefused(Refusal):
-    """A request with a body asks for another protocol."""
+    """CONNECT: a tunnel, which this is not."""
 
     status = 501
     code = "upgrade-refused"
@@ -114,7 +116,31 @@ class UpgradeRefused(Refusal):
 
     @property
     def detail(self) -> str:
-        return "this server speaks HTTP/1.1: send the request without Upgrade or CONNECT"
+        return "this server is no proxy: send plain HTTP/1.1 requests"
+
+
+class TransferCodingUnknown(Refusal):
+    """A transfer coding other than chunked."""
+
+    status = 501
+    code = "transfer-coding-unknown"
+    title = "Transfer coding is not supported"
+
+    @property
+    def detail(self) -> str:
+        return "Transfer-Encoding may be chunked and nothing else"
+
+
+class ContentCodingRefused(Refusal):
+    """A compressed body: it would be stored as it is, and nobody could tell later."""
+
+    status = 415
+    code = "content-coding-refused"
+    title = "Content-Encoding is not supported"
+
+    @property
+    def detail(self) -> str:
+        return "send the body without Content-Encoding; answers are compressed where asked for"
 
 
 class RequestTimeout(Refusal):

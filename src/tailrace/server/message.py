@@ -8,7 +8,7 @@ __all__ = ["Frame", "LiveBody", "Request", "Response", "Sink", "Waiting"]
 class Request:
     """A whole request. Header names are in lower case; a repeated header is joined by a comma."""
 
-    __slots__ = ("body", "headers", "method", "path", "query")
+    __slots__ = ("body", "headers", "method", "path", "query", "repeated")
 
     # What an app that we are mounted in says of how it was reached.
     scheme: bytes
@@ -23,6 +23,8 @@ class Request:
         self.query = query
         self.headers = headers
         self.body = body
+        # Which headers came more than once, if any did.
+        self.repeated: frozenset[bytes] | None = None
 
     @property
     def url(self) -> bytes:

@@ -14,7 +14,7 @@ import structlog
 
 from tailrace.engine.core import Engine
 from tailrace.protocol.cursor import parse_cursor
-from tailrace.protocol.errors import QueryInvalid, Refusal
+from tailrace.protocol.errors import HeaderInvalid, QueryInvalid, Refusal
 from tailrace.server import headers as h
 from tailrace.server.errors import Internal, MethodNotAllowed, NotReady, RouteNotFound
 from tailrace.server.live import Live
@@ -28,6 +28,12 @@ from tailrace.server.writes import Writes
 __all__ = ["Service", "clock_ms"]
 
 _STREAM_METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
+_SINGLE_HEADERS: Final = frozenset(
+    (
+        b"content-type", b"stream-ttl", b"stream-expires-at", b"stream-closed", b"stream-seq",
+        b"producer-id", b"producer-epoch", b"producer-seq",
+    )
+)  # fmt: skip
 _OWN_METHODS: Final = "GET, HEAD, OPTIONS"
 
 Reply = Callable[[Response], None]
@@ -37,6 +43,11 @@ log = structlog.get_logger("tailrace")
 
 def clock_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _check_single(repeated: frozenset[bytes]) -> None:
+    for name in sorted(repeated & _SINGLE_HEADERS):
+        raise HeaderInvalid(name.decode().title(), "must be given once")
 
 
 class Service:
@@ -64,6 +75,8 @@ class Service:
         Returns what to cancel if the peer goes away before a waiting answer came.
         """
         try:
+            if request.repeated is not None:
+                _check_single(request.repeated)
             if request.path.startswith(STREAM_PREFIX):
                 if request.method == "POST":
                     self._writes.append(request, stream_key(request.path), reply)

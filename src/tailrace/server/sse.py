@@ -22,9 +22,11 @@ def data_event(parts: Sequence[bytes | memoryview], *, json: bool, text: bool) -
     if not text:
         return b"event: data\ndata:%b\n\n" % b64encode(b"".join(parts))
     payload = b"".join(array_parts(parts) if json else parts)
-    # A line end inside the payload would end the field, or the event: an injection.
-    if b"\n" in payload or b"\r" in payload:
-        payload = b"\ndata:".join(_LINE_END.split(payload))
+    if b"\n" in payload or b"\r" in payload or payload[:1] == b" ":
+        # A line end inside the payload would end the field, or the event: an injection. A space
+        # at the beginning of a line needs one before it, which the reader takes off.
+        lines = _LINE_END.split(payload)
+        payload = b"\ndata:".join([b" " + line if line[:1] == b" " else line for line in lines])
     return b"event: data\ndata:%b\n\n" % payload
 
 

@@ -36,8 +36,8 @@ def stream_key(path: bytes) -> bytes:
         raise NameInvalid("the path is not UTF-8 after percent-decoding") from None
     if b"%" in path and _broken_escape(path):
         raise NameInvalid("the path has a % that is not followed by two hexadecimal digits")
-    if b"\0" in name or b"\\" in name:
-        raise NameInvalid("the path must not contain NUL or a backslash")
+    if b"\0" in name or b"\\" in name or b"#" in path:
+        raise NameInvalid("the path must not contain NUL or a backslash, nor an unescaped '#'")
     for segment in name.split(b"/"):
         if segment in (b"", b".", b".."):
             raise NameInvalid("the path must not have an empty segment, '.' or '..'")

@@ -17,6 +17,7 @@ from tailrace.protocol.machine import Effect
 from tailrace.protocol.producer import ProducerClaim
 from tailrace.protocol.state import Append, Create, Delete
 from tailrace.server import headers as h
+from tailrace.server.errors import ContentCodingRefused
 from tailrace.server.message import Request, Response
 from tailrace.server.problem import problem
 
@@ -36,6 +37,8 @@ class Writes:
     def create(self, request: Request, key: bytes, reply: Callable[[Response], None]) -> None:
         """§5.1."""
         headers = request.headers
+        if b"content-encoding" in headers:
+            _check_coding(headers[b"content-encoding"])
         content_type = _text(headers.get(b"content-type"), "Content-Type") or DEFAULT_CONTENT_TYPE
         essence(content_type)
         ttl = _text(headers.get(b"stream-ttl"), "Stream-TTL")
@@ -74,6 +77,8 @@ class Writes:
     def append(self, request: Request, key: bytes, reply: Callable[[Response], None]) -> None:
         """§5.2, §5.3."""
         headers = request.headers
+        if b"content-encoding" in headers:
+            _check_coding(headers[b"content-encoding"])
         content_type = headers.get(b"content-type")
         claim = _producer(headers) if not _PRODUCER_HEADERS.isdisjoint(headers) else None
         command = Append(
@@ -125,6 +130,11 @@ def _text(value: bytes | None, header: str) -> str | None:
     if not text.isascii():
         raise HeaderInvalid(header, "must be ASCII")
     return text
+
+
+def _check_coding(value: bytes) -> None:
+    if value.lower() not in (b"", b"identity"):
+        raise ContentCodingRefused
 
 
 def _is_true(value: bytes) -> bool:

@@ -156,6 +156,9 @@ class RocksStore(Store):
         # Beside other compactions, so that writers never wait for this one.
         options.set_exclusive_manual_compaction(False)
         try:
+            # The log goes only when no family needs it any more.
+            for family in (self._states, self._names, self._expiry, self._garbage, self._db):
+                family.flush(True)
             self._records.compact_range(None, None, options)
         except Exception:  # rocksdict raises plain Exception
             # Interrupted at the end of the process, or the disk fails, which writes will notice.

@@ -26,6 +26,7 @@ from tailrace.server.errors import (
     MalformedRequest,
     RequestTimeout,
     TooManyConnections,
+    TransferCodingUnknown,
     UpgradeRefused,
     UriTooLong,
 )
@@ -49,6 +50,7 @@ LINGER_S: Final = 1.0
 WRITE_BUFFER_BYTES_HIGH: Final = 256 << 10
 
 
+_HOP_HEADERS: Final = frozenset((b"connection", b"upgrade", b"http2-settings"))
 _METHODS: Final = {
     name.encode(): name for name in ("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS")
 }
@@ -81,8 +83,6 @@ class Connection(asyncio.Protocol):
         self.blocked = False
         self._blocked_since = 0.0
         self._closing = False
-        # After a request to upgrade, what follows is no HTTP.
-        self._deaf = False
         self._eof = False
         self._reading = True
         # The request that is arriving.
@@ -93,9 +93,10 @@ class Connection(asyncio.Protocol):
         self._refusal: Refusal | None = None
         self._url = self._body = b""
         self._headers: dict[bytes, bytes] = {}
+        self._headers_count = self._trailers_bytes = self._body_bytes = 0
+        self._repeated: frozenset[bytes] | None = None
         # Only of a body that comes in several pieces.
         self._pieces: list[bytes] | None = None
-        self._body_bytes = 0
 
     # -- asyncio's side ----------------------------------------------------------------------
 
@@ -137,7 +138,7 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def data_received(self, data: bytes) -> None:
-        if self._closing or self._deaf:
+        if self._closing:
             return
         if self._in_head:
             self._head_fed += len(data)
@@ -145,8 +146,8 @@ class Connection(asyncio.Protocol):
             self._since = self._server.now
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._deaf = True
+        except httptools.HttpParserUpgrade as upgrade:
+            self._ignore_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             if self._refusal is None:
                 self._refusal = MalformedRequest(f"not a valid HTTP/1.1 request: {error}")
@@ -155,13 +156,31 @@ class Connection(asyncio.Protocol):
         if self._refusal is not None and self._current is None and not self._queue:
             self._refuse(self._refusal)
 
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """
+        Answer a request for another protocol in this one, as RFC 9110 allows.
+
+        The parser takes what follows such a head for the other protocol, so the head goes through
+        a new parser without that wish, and the rest after it. (Some HTTP clients ask for h2c with
+        every first request.)
+        """
+        method = self._parser.get_method()
+        if self._refusal is not None or method == b"CONNECT":
+            self._refusal = self._refusal or UpgradeRefused()
+            return
+        headers = [item for item in self._headers.items() if item[0] not in _HOP_HEADERS]
+        head = b"%b %b HTTP/1.1\r\n" % (method, self._url)
+        head += b"".join(b"%b: %b\r\n" % item for item in headers)
+        self._parser = httptools.HttpRequestParser(self)
+        self.data_received(head + b"\r\n" + rest)
+
     # -- httptools' side ---------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._url = self._body = b""
         self._headers = {}
-        self._pieces = None
-        self._body_bytes = 0
+        self._headers_count = self._trailers_bytes = self._body_bytes = 0
+        self._repeated = self._pieces = None
         self._arriving = True
         self._in_head = True
         self._since = self._server.now
@@ -172,12 +191,29 @@ class Connection(asyncio.Protocol):
             self._refusal = self._refusal or UriTooLong(TARGET_BYTES_MAX)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        headers = self._headers
-        if name in headers:
-            # As RFC 9110 has it; a header that must be single then fails its own check.
-            value = headers[name] + b", " + value
-        headers[name] = value
+        self._headers_count += 1
+        if self._in_head:
+            name = name.lower()
+            headers = self._headers
+            if name in headers:
+                self._repeat(name, value)
+            else:
+                # The parser leaves white space at the end, which is no part of the value.
+                headers[name] = value.rstrip(b" \t")
+        else:
+            self._trailer(len(name) + len(value))
+
+    def _repeat(self, name: bytes, value: bytes) -> None:
+        """As RFC 9110 has it, a list; the service refuses it where there must be one value."""
+        if self._headers_count <= HEADERS_COUNT_MAX:
+            self._headers[name] += b", " + value.rstrip(b" \t")
+            self._repeated = (self._repeated or frozenset()) | {name}
+
+    def _trailer(self, size: int) -> None:
+        """Fields after a chunked body: no part of the protocol, read and dropped."""
+        self._trailers_bytes += size
+        if self._headers_count > HEADERS_COUNT_MAX or self._trailers_bytes > HEADERS_BYTES_MAX:
+            self._refusal = self._refusal or HeadersTooLarge(HEADERS_BYTES_MAX, HEADERS_COUNT_MAX)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -185,14 +221,17 @@ class Connection(asyncio.Protocol):
         if self._refusal is not None:
             return
         headers = self._headers
-        if len(headers) > HEADERS_COUNT_MAX or (
-            fed > HEADERS_BYTES_MAX and _size(headers) > HEADERS_BYTES_MAX
+        # `fed` is 0 for a request that came in one packet with the one before it.
+        if self._headers_count > HEADERS_COUNT_MAX or (
+            (fed > HEADERS_BYTES_MAX or fed == 0) and _size(headers) > HEADERS_BYTES_MAX
         ):
             self._refusal = HeadersTooLarge(HEADERS_BYTES_MAX, HEADERS_COUNT_MAX)
         elif b"host" not in headers and self._parser.get_http_version() == "1.1":
             self._refusal = MalformedRequest("the Host header is missing")
-        elif b"upgrade" in headers and self._parser.should_upgrade() and self._has_body():
-            self._refusal = UpgradeRefused()
+        elif self._repeated is not None and b"host" in self._repeated:
+            self._refusal = MalformedRequest("there is more than one Host header")
+        elif headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+            self._refusal = TransferCodingUnknown()
         elif b"content-length" in headers and (
             int(headers[b"content-length"]) > self._body_bytes_max
         ):
@@ -202,12 +241,9 @@ class Connection(asyncio.Protocol):
 
     def _continue(self) -> None:
         """The client waits for a word before it sends the body; not amid another answer."""
-        if self._transport is not None and self._current is None and not self._queue:
+        first = self._current is None and not self._queue
+        if self._transport is not None and first and self._parser.get_http_version() != "1.0":
             self._transport.write(CONTINUE)
-
-    def _has_body(self) -> bool:
-        length = self._headers.get(b"content-length", b"0")
-        return length != b"0" or b"transfer-encoding" in self._headers
 
     def on_body(self, body: bytes) -> None:
         if self._refusal is not None:
@@ -227,9 +263,9 @@ class Connection(asyncio.Protocol):
         self._arriving = False
         self._in_head = True
         self._since = self._server.now
-        if self._refusal is not None:
-            return
         parser = self._parser
+        if self._refusal is not None or parser.should_upgrade():
+            return
         url = self._url
         if url[:1] == b"/":
             path, _, query = url.partition(b"?")
@@ -245,16 +281,15 @@ class Connection(asyncio.Protocol):
         parsed = _Parsed(_METHODS.get(method) or method.decode("ascii"), path, query, headers, body)
         close = not parser.should_keep_alive()
         parsed.close = close
-        # Asked only where it can be: the answer costs as much as a header.
-        parsed.http_1_0 = (close or b"connection" in headers) and (
-            parser.get_http_version() == "1.0"
-        )
-        if b"upgrade" in headers or method == b"CONNECT":
-            # The protocol that was asked for is ignored; after that the bytes mean nothing to us.
-            if method == b"CONNECT":
-                self._refusal = UpgradeRefused()
+        parsed.http_1_0 = False
+        if close or b"connection" in headers:
+            # Asked only where it can be another one: the answer costs as much as a header.
+            version = parser.get_http_version()
+            parsed.http_1_0 = version == "1.0"
+            if version not in ("1.0", "1.1"):
+                self._refusal = MalformedRequest(f"HTTP/{version} is not spoken here, use 1.1")
                 return
-            parsed.close = parsed.close or parser.should_upgrade()
+        parsed.repeated = self._repeated
         if self._current is None and not self._queue and not self.blocked:
             self._serve(parsed)
             return
@@ -317,8 +352,7 @@ class Connection(asyncio.Protocol):
         if self._transport is None or parsed is None:
             return
         if parsed.close:
-            self._closing = True
-            self._transport.close()
+            self._hang_up()
         elif self._queue or self._refusal is not None or not self._reading:
             # Not from here: a run of pipelined requests must not become a run of stack frames.
             self._server.loop.call_soon(self._next)
@@ -340,12 +374,27 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
-        self._closing = True
         response = problem(refusal)
         head = encode_head(response, head=False, close=True, chunked=False)
         transport.write(head + response.body)
-        if transport.can_write_eof():
-            transport.write_eof()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """
+        Close, but let the client read the answer first.
+
+        Closing with bytes unread would reset the connection and take the answer along.
+        """
+        self._closing = True
+        transport = self._transport
+        if transport is None:
+            return
+        if self._eof or not transport.can_write_eof():
+            transport.close()
+            return
+        transport.write_eof()
+        if not self._reading:
+            transport.resume_reading()
         self._server.loop.call_later(LINGER_S, transport.close)
 
     # -- time --------------------------------------------------------------------------------
