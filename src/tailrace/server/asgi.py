@@ -240,15 +240,18 @@ class _Stream:
         self._wake.set()
 
     async def run(self, response: Response, receive: Receive, send: Send) -> None:
-        await send(_start(response, length=False))
-        self._live.start(self)
-        gone = asyncio.ensure_future(_gone(receive))
-        sending = asyncio.ensure_future(self._send(send))
+        tasks: list[asyncio.Future[None]] = []
         try:
-            await asyncio.wait((gone, sending), return_when=asyncio.FIRST_COMPLETED)
+            await send(_start(response, length=False))
+            self._live.start(self)
+            tasks = [
+                asyncio.ensure_future(_gone(receive)),
+                asyncio.ensure_future(self._send(send)),
+            ]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._live.cancel()
-            for task in (gone, sending):
+            for task in tasks:
                 task.cancel()
                 with suppress(asyncio.CancelledError, OSError):
                     await task

@@ -288,12 +288,13 @@ class SseSession:
         self._done = False
         self._pumping: asyncio.Handle | None = None
         self._timers: list[asyncio.TimerHandle] = []
+        # From now on, not from `start`: a stream that nobody waits for may leave memory.
+        live.join(stream, self)
 
     # -- the transport's side ----------------------------------------------------------------
 
     def start(self, sink: Sink) -> None:
         self._sink = sink
-        self._live.join(self._stream, self)
         loop = self._live.loop
         recycle_s = self._live.sse_s * (1 + random.uniform(-_RECYCLE_JITTER, _RECYCLE_JITTER))
         self._timers = [
@@ -327,8 +328,7 @@ class SseSession:
     def advance(self, before: Offset, after: StreamState, frame: Frame) -> None:
         """A commit, encoded for all: take it if it is what comes next."""
         sink = self._sink
-        assert sink is not None
-        if sink.blocked or self.position != before:
+        if sink is None or sink.blocked or self.position != before:
             # Behind: `pump` reads it from storage when it gets there.
             return
         self.position = after.tail
