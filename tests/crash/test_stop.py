@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.crash.load import HANG_S, Load, Profile
+from tests.crash.load import Load, Profile
 from tests.support.chance import seeded
 from tests.support.http import Connection, format_request, request
 from tests.support.reading import Event, SseReader, problem_code
 from tests.support.server import ServerProcess
+from tests.support.together import wait_until
 
 STREAM = "/v1/stream/a"
 TEXT = {"Content-Type": "text/plain"}
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    """Wait until something is so; an error if it never is."""
-    end = time.monotonic() + HANG_S
-    while not what():
-        assert time.monotonic() < end, "it never came to be"
-        time.sleep(0.01)
 
 
 def is_stopping(server: ServerProcess) -> bool:
@@ -63,7 +55,7 @@ def test_sigterm_finishes_what_is_in_flight(tmp_path: Path) -> None:
             # All five have arrived: the server answers in order of arrival.
             assert request("GET", server.url + "/-/ready").status == 200
             stopped = pool.submit(server.terminate)
-            wait_for(lambda: is_stopping(server))
+            wait_until(lambda: is_stopping(server))
             last: list[Event] = list(events)
             assert [event.kind for event in last] == ["control"]
             assert last[0].control["upToDate"] is True

@@ -23,10 +23,6 @@ class _Records:
         self.starts: list[int] = []
         self.values: list[bytes] = []
 
-    def append(self, start: int, value: bytes) -> None:
-        self.starts.append(start)
-        self.values.append(value)
-
 
 class MemoryStore(Store):
     """Everything in dicts; nothing survives the process."""
@@ -47,6 +43,11 @@ class MemoryStore(Store):
         assert isinstance(transaction, _MemoryTransaction)
         for change in transaction.changes:
             change()
+
+    def append(self, stream_id: int, start: int, value: bytes) -> None:
+        records = self.records[stream_id]
+        records.starts.append(start)
+        records.values.append(value)
 
     def sync(self) -> None: ...
 
@@ -96,7 +97,7 @@ class _MemoryTransaction(Transaction):
 
     def append(self, stream_id: int, at: Offset, record: Appended) -> None:
         value = encode_record(at, record)
-        self.changes.append(lambda: self._store.records[stream_id].append(at.byte, value))
+        self.changes.append(partial(self._store.append, stream_id, at.byte, value))
 
     def checkpoint(self, key: bytes, state: StreamState) -> None:
         self.changes.append(partial(self._store.states.__setitem__, key, state))
