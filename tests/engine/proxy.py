@@ -62,8 +62,8 @@ class StoreProxy(Store):
     def garbage(self, count_max: int) -> list[Garbage]:
         return self.inner.garbage(count_max)
 
-    def compact(self) -> None:
-        self.inner.compact()
+    def compact(self, first_id: int, last_id: int) -> None:
+        self.inner.compact(first_id, last_id)
 
     def free_bytes(self) -> int | None:
         return self.inner.free_bytes()

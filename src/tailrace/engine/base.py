@@ -75,6 +75,8 @@ class Store(ABC):
 
     durable: bool
     """Whether `sync` does anything, and so needs a thread of its own."""
+    cut_bytes: int = 0
+    """How much of a damaged log was cut off to open it at all."""
     next_id: int
     """The first internal id that no stream, living or deleted, ever had."""
 
@@ -111,8 +113,8 @@ class Store(ABC):
         """Deleted streams that are not reclaimed yet."""
 
     @abstractmethod
-    def compact(self) -> None:
-        """Give the room of reclaimed records back to the disk. Slow; call it in a thread."""
+    def compact(self, first_id: int, last_id: int) -> None:
+        """Give the room of reclaimed streams back to the disk. Slow; call it in a thread."""
 
     @abstractmethod
     def free_bytes(self) -> int | None:

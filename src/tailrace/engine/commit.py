@@ -30,7 +30,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from tailrace.engine.base import Store, Transaction
-from tailrace.engine.errors import DiskFull, StorageFailed
+from tailrace.engine.errors import StorageFailed
 from tailrace.engine.stream import Stream
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.machine import Verdict
@@ -188,7 +188,7 @@ class GroupCommit:
         if self.failure is not None:
             return
         self.failure = error
-        refusal: Refusal = DiskFull() if "No space left" in str(error) else StorageFailed()
+        refusal = StorageFailed()
         for batch in (self.syncing, self.open):
             if batch is not None:
                 for reply, _ in batch.replies:

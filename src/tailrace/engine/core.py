@@ -44,6 +44,8 @@ CHECKPOINT_RECORDS: Final = 128
 CHECKPOINT_BYTES: Final = 1 << 20
 ID_BLOCK: Final = 1024
 """Ids are reserved in blocks, so that a create seldom writes the counter."""
+RECORD_BYTES_ABOUT: Final = 256
+"""What an append takes beyond its body."""
 EVICT_LOOKS_MAX: Final = 8
 """How many streams one load looks at to make room: most may be in use."""
 TOUCH_MS: Final = 1000
@@ -162,7 +164,13 @@ class Engine:
             self.measure_room()
             if size > self._room:
                 raise DiskFull
-        self._room -= size
+        # Once in the log, and once more when it is flushed.
+        self._room -= 2 * size + RECORD_BYTES_ABOUT
+
+    @property
+    def full(self) -> bool:
+        """Whether appends are refused for want of room."""
+        return self._room <= 0
 
     def measure_room(self) -> None:
         """Ask the disk: at every sweep, for others use it too, and when it seems to be full."""
@@ -312,4 +320,9 @@ class Engine:
         self._sweeper.stop()
         await self.commit.close()
         await self._sweeper.close()
-        self.store.close()
+        try:
+            self.store.close()
+        except Exception:  # rocksdict raises plain Exception
+            # After a failure there is nothing left to save: what was acknowledged is on disk.
+            if self.failure is None:
+                raise

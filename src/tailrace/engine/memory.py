@@ -74,7 +74,7 @@ class MemoryStore(Store):
     def garbage(self, count_max: int) -> list[Garbage]:
         return list(islice(self.deleted.values(), count_max))
 
-    def compact(self) -> None: ...
+    def compact(self, first_id: int, last_id: int) -> None: ...
 
     def free_bytes(self) -> int | None:
         return None

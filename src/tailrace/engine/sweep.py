@@ -9,7 +9,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Final
 
-from tailrace.engine.base import Due
+from tailrace.engine.base import Due, Garbage
 from tailrace.engine.commit import Outcome
 from tailrace.protocol.machine import Effect, Verdict
 
@@ -25,6 +25,9 @@ SWEEP_COUNT_MAX: Final = 512
 RECLAIM_COUNT_MAX: Final = 64
 COMPACT_BYTES_MIN: Final = 32 << 20
 """Reclaimed records give their room back in bulk; compaction follows after this much."""
+NEIGHBOURS: Final = 64
+"""Ids so close to each other are compacted in one go."""
+RANGES_MAX: Final = 256
 
 
 class Sweeper:
@@ -37,6 +40,8 @@ class Sweeper:
         # What a step found is found again until its batch is written: one step at a time.
         self._under_way = False
         self._reclaimed_bytes = 0
+        # Ids of reclaimed streams, from, to: what the next compaction looks at, and no more.
+        self._ranges: list[tuple[int, int]] = []
         self._compaction: threading.Thread | None = None
         self._timer = self._loop.call_later(SWEEP_S, self._sweep)
 
@@ -97,17 +102,33 @@ class Sweeper:
         garbage = engine.store.garbage(RECLAIM_COUNT_MAX)
         for entry in garbage:
             engine.commit.open.transaction.reclaim(entry)
-            self._reclaimed_bytes += entry.bytes
+            self._reclaimed(entry)
         if garbage:
             self._commit()
-        elif self._reclaimed_bytes >= COMPACT_BYTES_MIN and self._compaction is None:
+        elif self._compaction is None and (
+            self._reclaimed_bytes >= COMPACT_BYTES_MIN or (engine.full and self._ranges)
+        ):
             self._reclaimed_bytes = 0
-            self._compaction = threading.Thread(target=self._compact, name="compaction")
+            ranges, self._ranges = self._ranges, []
+            self._compaction = threading.Thread(target=self._compact, args=(ranges,))
             self._compaction.start()
         return bool(garbage)
 
-    def _compact(self) -> None:
+    def _reclaimed(self, garbage: Garbage) -> None:
+        """Note what to compact: neighbours together, and no more ranges than a thread can do."""
+        self._reclaimed_bytes += garbage.bytes
+        first = last = garbage.id
+        if self._ranges and (
+            0 <= first - self._ranges[-1][1] <= NEIGHBOURS or len(self._ranges) == RANGES_MAX
+        ):
+            before = self._ranges.pop()
+            first, last = min(before[0], first), max(before[1], last)
+        self._ranges.append((first, last))
+
+    def _compact(self, ranges: list[tuple[int, int]]) -> None:
         try:
-            self._engine.store.compact()
+            for first, last in ranges:
+                if not self._stopped:
+                    self._engine.store.compact(first, last)
         finally:
             self._compaction = None

@@ -34,6 +34,7 @@ __all__ = ["Live"]
 HEARTBEAT_S: Final = 15.0
 # Readers that connected together must not all come back together.
 _RECYCLE_JITTER: Final = 0.1
+_LARGE_KEPT_S: Final = 5.0
 _HEARTBEAT: Final = Frame(sse.HEARTBEAT)
 
 
@@ -70,6 +71,8 @@ class Live:
         self.loop = asyncio.get_running_loop()
         self._clock = clock
         self._waiting: dict[LongPoll | SseSession, None] = {}
+        # The last event that was larger than a chunk: all readers of it share its bytes.
+        self._large: tuple[int, Offset, Offset, Frame] | None = None
         engine.commit.listener = self
 
     def cursor(self, client: int | None) -> int:
@@ -123,6 +126,30 @@ class Live:
             self.engine.locate(stream, start)
         session = SseSession(self, stream, start, self.cursor(client_cursor))
         return Response(200, headers, live=session)
+
+    def event(self, stream: Stream, start: Offset) -> tuple[Offset, Frame]:
+        """
+        The `data` event of what follows an offset, and where it ends.
+
+        Raises:
+            Refusal: The offset is no longer retained.
+        """
+        state = stream.durable
+        assert state is not None
+        large = self._large
+        if large is not None and large[:2] == (state.id, start):
+            return large[2], large[3]
+        piece = self.engine.read(stream, start, self.chunk_bytes)
+        text = is_text(state.content_type)
+        frame = Frame(sse.data_event(piece.parts, json=state.json, text=text))
+        if piece.end.byte - start.byte > self.chunk_bytes:
+            self._large = (state.id, start, piece.end, frame)
+            self.loop.call_later(_LARGE_KEPT_S, self._forget_large, frame)
+        return piece.end, frame
+
+    def _forget_large(self, frame: Frame) -> None:
+        if self._large is not None and self._large[3] is frame:
+            self._large = None
 
     # -- who waits ---------------------------------------------------------------------------
 
@@ -282,8 +309,6 @@ class SseSession:
         assert state is not None
         # Deleted and created again under the same name is another stream.
         self._stream_id = state.id
-        self._json = state.json
-        self._text = is_text(state.content_type)
         self._sink: Sink | None = None
         self._done = False
         self._pumping: asyncio.Handle | None = None
@@ -352,14 +377,13 @@ class SseSession:
                 self._finish()
             return
         try:
-            piece = self._live.engine.read(self._stream, self.position, self._live.chunk_bytes)
+            self.position, event = self._live.event(self._stream, self.position)
         except Refusal:
             # Retention has passed it by: the control event tells where it was.
             self.end()
             return
-        self.position = piece.end
-        event = sse.data_event(piece.parts, json=self._json, text=self._text)
-        self._control(state, event)
+        sink.write_frame(event)
+        self._control(state)
         if self.position == state.tail and state.closed:
             self._finish()
         elif self.position != state.tail:
@@ -388,7 +412,7 @@ class SseSession:
         self._live.engine.touch(self._stream)
         self._timers[1] = self._live.loop.call_later(HEARTBEAT_S, self._beat)
 
-    def _control(self, state: StreamState, event: bytes = b"") -> None:
+    def _control(self, state: StreamState) -> None:
         assert self._sink is not None
         self.cursor = max(self.cursor, self._live.current_cursor())
         up_to_date = self.position == state.tail
@@ -396,7 +420,7 @@ class SseSession:
         control = sse.control_event(
             self.position, cursor=self.cursor, up_to_date=up_to_date, closed=closed
         )
-        self._sink.write_frame(Frame(event + control))
+        self._sink.write_frame(Frame(control))
 
     def _finish(self) -> None:
         sink = self._sink

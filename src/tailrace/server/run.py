@@ -98,6 +98,8 @@ async def _serve(settings: Settings, store: Store) -> int:
         engine=settings.engine,
         data_dir=str(settings.data_dir) if settings.engine == "rocksdb" else None,
     )
+    if store.cut_bytes:
+        log.warning("the end of the log was damaged and is cut off", bytes=store.cut_bytes)
     await stop.wait()
     log.info("stopping")
     cut = await server.drain(_FAILURE_GRACE_S if failed else settings.drain_s)

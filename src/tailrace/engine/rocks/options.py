@@ -13,18 +13,30 @@ from rocksdict import (
     Options,
 )
 
-__all__ = ["FAMILIES", "family_options"]
+__all__ = [
+    "BLOB_GC_SHARE",
+    "BLOCK_CACHE_BYTES",
+    "COMPACTION_BYTES_MAX",
+    "FAMILIES",
+    "family_options",
+]
 
 FAMILIES: Final = ("records", "states", "names", "expiry", "garbage")
 
 BLOCK_CACHE_BYTES: Final = 64 << 20
 MEMTABLES_BYTES: Final = 96 << 20
 MEMTABLE_BYTES: Final = 32 << 20
-WAL_BYTES_MAX: Final = 256 << 20
+WAL_BYTES_MAX: Final = 128 << 20
+# How much one compaction may write before it frees anything, about; for the disk's reserve.
+COMPACTION_BYTES_MAX: Final = 384 << 20
 OPEN_FILES_MAX: Final = 512
 # Larger values go to blob files: compaction then moves keys, not payloads.
 BLOB_BYTES_MIN: Final = 32 << 10
-BLOB_FILE_BYTES: Final = 64 << 20
+BLOB_FILE_BYTES: Final = 16 << 20
+# A compaction moves what lives in this share of the blob files, the oldest ones, to new ones; and
+# one is started for that alone when this much of them is garbage.
+BLOB_GC_SHARE: Final = 0.2
+BLOB_GARBAGE_SHARE: Final = 0.5
 
 
 def family_options(name: str, cache: Cache) -> Options:
@@ -55,6 +67,8 @@ def family_options(name: str, cache: Cache) -> Options:
         options.set_blob_file_size(BLOB_FILE_BYTES)
         options.set_blob_compression_type(DBCompressionType.lz4())
         options.set_enable_blob_gc(True)
+        options.set_blob_gc_age_cutoff(BLOB_GC_SHARE)
+        options.set_blob_gc_force_threshold(BLOB_GARBAGE_SHARE)
     else:
         # Point look-ups, most of all of names that do not exist.
         blocks.set_bloom_filter(10, False)

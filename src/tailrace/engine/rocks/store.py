@@ -27,7 +27,14 @@ from rocksdict import Cache, CompactOptions, Rdict, ReadOptions, WriteBatch
 from tailrace.engine.base import Due, Garbage, Store, Transaction
 from tailrace.engine.codec import decode_record, decode_state, encode_record, encode_state
 from tailrace.engine.errors import EngineError
-from tailrace.engine.rocks.options import BLOCK_CACHE_BYTES, FAMILIES, family_options
+from tailrace.engine.rocks.mend import mend_logs
+from tailrace.engine.rocks.options import (
+    BLOB_GC_SHARE,
+    BLOCK_CACHE_BYTES,
+    COMPACTION_BYTES_MAX,
+    FAMILIES,
+    family_options,
+)
 from tailrace.protocol.machine import apply_appended
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import Appended, StreamState
@@ -65,6 +72,7 @@ class RocksStore(Store):
         families = {name: family_options(name, cache) for name in FAMILIES}
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            self.cut_bytes = mend_logs(directory)
             self._db = Rdict(str(directory), family_options("default", cache), families)
         except Exception as error:  # rocksdict raises plain Exception
             raise EngineError(_why_not_open(directory, str(error))) from error
@@ -151,15 +159,15 @@ class RocksStore(Store):
         keys = self._records.keys(from_key=_ID.pack(stream_id), read_opt=until)
         return list(islice(cast(Iterator[bytes], keys), count_max))
 
-    def compact(self) -> None:
+    def compact(self, first_id: int, last_id: int) -> None:
         options = CompactOptions()
         # Beside other compactions, so that writers never wait for this one.
         options.set_exclusive_manual_compaction(False)
         try:
             # The log goes only when no family needs it any more.
-            for family in (self._states, self._names, self._expiry, self._garbage, self._db):
+            for family in self._families():
                 family.flush(True)
-            self._records.compact_range(None, None, options)
+            self._records.compact_range(_ID.pack(first_id), _ID.pack(last_id + 1), options)
         except Exception:  # rocksdict raises plain Exception
             # Interrupted at the end of the process, or the disk fails, which writes will notice.
             return
@@ -167,16 +175,25 @@ class RocksStore(Store):
     def free_bytes(self) -> int | None:
         disk = os.statvfs(self._directory)
         reserve = min(self._reserve_bytes, disk.f_blocks * disk.f_frsize // _RESERVE_SHARE_MAX)
+        if self._reserve_bytes:
+            # What is in memtables, and so in the log, will be written once more, as tables.
+            reserve += sum(_number(item, "cur-size-all-mem-tables") for item in self._families())
+            # A compaction writes its output before it gives up its input.
+            rewritten = _number(self._records, "total-sst-files-size")
+            rewritten += int(BLOB_GC_SHARE * _number(self._records, "total-blob-file-size"))
+            reserve += min(rewritten, COMPACTION_BYTES_MAX)
         return disk.f_bavail * disk.f_frsize - reserve
+
+    def _families(self) -> tuple[Rdict, ...]:
+        return (self._db, self._records, self._states, self._names, self._expiry, self._garbage)
 
     def interrupt(self) -> None:
         self._interrupted = True
         self._db.cancel_all_background(True)
 
     def close(self) -> None:
-        for family in (self._records, self._states, self._names, self._expiry, self._garbage):
+        for family in reversed(self._families()):
             self._close(family)
-        self._close(self._db)
         # RocksDB lets go of the directory when nothing refers to it any more.
         del self._records, self._states, self._names, self._expiry, self._garbage, self._db
         self.handles.clear()
@@ -243,6 +260,10 @@ def _until(key: bytes) -> ReadOptions:
     options = ReadOptions()
     options.set_iterate_upper_bound(key)
     return options
+
+
+def _number(family: Rdict, name: str) -> int:
+    return family.property_int_value(f"rocksdb.{name}") or 0
 
 
 def _why_not_open(directory: Path, error: str) -> str:

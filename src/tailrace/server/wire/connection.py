@@ -14,6 +14,7 @@ No task and no future per request: an append completes by callback.
 """
 
 import asyncio
+import sys
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
@@ -48,6 +49,7 @@ KEEP_ALIVE_S: Final = 75.0
 WRITE_STALL_S: Final = 60.0
 LINGER_S: Final = 1.0
 WRITE_BUFFER_BYTES_HIGH: Final = 256 << 10
+_FRAME_BYTES_LARGE: Final = 64 << 10
 
 
 _HOP_HEADERS: Final = frozenset((b"connection", b"upgrade", b"http2-settings"))
@@ -82,6 +84,7 @@ class Connection(asyncio.Protocol):
         self._live: Response | None = None
         self.blocked = False
         self._blocked_since = 0.0
+        self._blocked_bytes = 0
         self._closing = False
         self._eof = False
         self._reading = True
@@ -129,6 +132,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.blocked = True
         self._blocked_since = self._server.now
+        self._blocked_bytes = sys.maxsize
 
     def resume_writing(self) -> None:
         self.blocked = False
@@ -333,8 +337,16 @@ class Connection(asyncio.Protocol):
         self._done()
 
     def write_frame(self, frame: Frame) -> None:
-        if self._transport is not None and self._current is not None:
-            self._transport.write(frame.data if self._current.http_1_0 else frame.chunk)
+        if self._transport is None or self._current is None:
+            return
+        data = frame.data
+        if self._current.http_1_0:
+            self._transport.write(data)
+        elif len(data) < _FRAME_BYTES_LARGE:
+            self._transport.write(frame.chunk)
+        else:
+            # Not copied: the same bytes may be on their way to a thousand readers.
+            self._transport.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
 
     def finish(self) -> None:
         """The live answer is complete."""
@@ -418,8 +430,13 @@ class Connection(asyncio.Protocol):
         """Called about once a second."""
         if self._transport is None:
             return
-        if self.blocked and now - self._blocked_since > WRITE_STALL_S:
-            self._transport.abort()
+        if self.blocked:
+            unsent = self._transport.get_write_buffer_size()
+            if unsent < self._blocked_bytes:
+                # Slow, but reading.
+                self._blocked_since, self._blocked_bytes = now, unsent
+            elif now - self._blocked_since > WRITE_STALL_S:
+                self._transport.abort()
         elif self._closing or self._current is not None:
             return
         elif not self._arriving:
