@@ -38,7 +38,7 @@ from tailrace.protocol.state import (
 
 __all__ = ["Batch", "Committed", "Engine", "Listener", "Outcome", "Reply"]
 
-STREAMS_HOT_MAX: Final = 50_000
+STREAMS_HOT_MAX: Final = 131_072
 """How many streams are kept in memory; the rest is loaded when it is asked for."""
 CHECKPOINT_RECORDS: Final = 128
 CHECKPOINT_BYTES: Final = 1 << 20

@@ -69,8 +69,7 @@ def family_options(name: str, cache: Cache) -> Options:
         options.set_enable_blob_gc(True)
         options.set_blob_gc_age_cutoff(BLOB_GC_SHARE)
         options.set_blob_gc_force_threshold(BLOB_GARBAGE_SHARE)
-    else:
-        # Point look-ups, most of all of names that do not exist.
-        blocks.set_bloom_filter(10, False)
+    # Many look-ups are for what is not there: a new name, a record after a checkpoint.
+    blocks.set_bloom_filter(10, False)
     options.set_block_based_table_factory(blocks)
     return options
