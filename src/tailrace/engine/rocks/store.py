@@ -119,7 +119,7 @@ class RocksStore(Store):
             return state
         start = _PAIR.pack(state.id, state.tail.byte)
         if start not in self._records:
-            # A record starts where the one before it ends, so there is none; an iterator costs more.
+            # A record starts where the one before it ends, so there is none after it.
             return state
         # In a variable of its own: the iterator's bound lies in it and must live as long.
         until = _until(_ID.pack(state.id + 1))
