@@ -1,12 +1,15 @@
 """RocksDB in particular: opening, formats, locks, and bounds that must hold."""
 
+import random
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tailrace.engine.base import Due
-from tailrace.engine.errors import EngineError
+from tailrace.engine.errors import EngineError, StorageDamaged
+from tailrace.engine.read import read_slice
 from tailrace.engine.rocks import RocksStore
 from tailrace.protocol.expiry import parse_expires_at
 from tailrace.protocol.offset import Offset
@@ -211,4 +214,46 @@ def test_a_crash_without_sync_leaves_whole_batches_only(tmp_path: Path) -> None:
         assert found == sorted(found, reverse=True)
         assert all(state.tail == Offset(1, 1000) for state in there if state is not None)
         crashed.close()
+    store.close()
+
+
+def test_a_block_that_cannot_be_read_is_an_error_and_not_the_end(tmp_path: Path) -> None:
+    """
+    Goal: damage never makes a stream shorter, or the next append would overwrite what is there.
+
+    Method: flush records to a table, flip bytes in the middle of it, and load and read again.
+    """
+    directory = tmp_path / "data"
+    store = RocksStore(directory)
+    transaction = store.begin()
+    transaction.create(b"k", new_state(1))
+    noise = random.Random(1)
+    for at in range(120):
+        record = Appended(1, noise.randbytes(1000))
+        transaction.append(1, Offset(at, at * 1000), record)
+    store.write(transaction)
+    store.compact(1, 1)
+    store.close()
+    table = max(directory.glob("*.sst"), key=lambda path: path.stat().st_size)
+    content = bytearray(table.read_bytes())
+    for position in range(len(content) // 2, len(content) // 2 + 10):
+        content[position] ^= 0xFF
+    table.write_bytes(content)
+    damaged = RocksStore(directory)
+    with pytest.raises(Exception, match="Corruption"):
+        damaged.load(b"k")
+    with pytest.raises(Exception, match="Corruption"):
+        list(damaged.scan(1, 0, 120_000))
+    damaged.close()
+
+
+def test_records_that_are_missing_are_an_error_and_not_the_end(tmp_path: Path) -> None:
+    """A hole in a stream is told as damage, not as a wrong offset of the client's."""
+    store = RocksStore(tmp_path / "data")
+    transaction = store.begin()
+    transaction.append(1, Offset(0, 0), Appended(1, b"xy"))
+    store.write(transaction)
+    state = msgspec.structs.replace(new_state(1), tail=Offset(3, 6))
+    with pytest.raises(StorageDamaged):
+        read_slice(store, state, Offset(0, 0), 1 << 20)
     store.close()

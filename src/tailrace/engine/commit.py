@@ -130,7 +130,7 @@ class GroupCommit:
         self.syncing = batch
         try:
             self._store.write(batch.transaction)
-        except Exception as error:  # rocksdict raises plain Exception
+        except BaseException as error:  # rocksdict raises plain Exception, and panics beside it
             self._fail(error)
             return
         if self._syncer is not None:
@@ -212,7 +212,8 @@ class GroupCommit:
     async def close(self) -> None:
         """Commit what is pending, then end the syncer."""
         while self.failure is None and (self.syncing is not None or self.open.dirty):
-            self.schedule()
+            if self.open.dirty:
+                self.schedule()
             await asyncio.sleep(0.001)
         if self._syncer is not None:
             self._to_sync.put(None)

@@ -2,7 +2,7 @@
 
 from tailrace.protocol.errors import Refusal
 
-__all__ = ["DiskFull", "EngineError", "StorageFailed"]
+__all__ = ["DiskFull", "EngineError", "StorageDamaged", "StorageFailed"]
 
 
 class StorageFailed(Refusal):
@@ -17,6 +17,24 @@ class StorageFailed(Refusal):
         return (
             "the server's storage failed and it takes no more writes; whether this request was "
             "stored is unknown: retry it with the same producer headers once the server is back"
+        )
+
+
+class StorageDamaged(Refusal):
+    """Records that were stored are not there: the disk is damaged, or files were removed."""
+
+    status = 500
+    code = "storage-damaged"
+    title = "Stored data cannot be read"
+
+    def __init__(self, token: str) -> None:
+        super().__init__(token)
+        self.token = token
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"what was stored after {self.token} cannot be read: restore the server from a backup"
         )
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tailrace.engine.base import Store
 from tailrace.engine.codec import HEAD, lengths_of
+from tailrace.engine.errors import StorageDamaged
 from tailrace.protocol.errors import OffsetBeyondTail, OffsetGone, OffsetMisaligned
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
@@ -55,6 +56,7 @@ def read_slice(store: Store, state: StreamState, start: Offset, bytes_max: int) 
 
     Raises:
         OffsetBeyondTail, OffsetGone, OffsetMisaligned: As for `locate`.
+        StorageDamaged: What was stored cannot be read.
     """
     _bounds(state, start)
     parts: list[bytes | memoryview] = []
@@ -77,14 +79,14 @@ def read_slice(store: Store, state: StreamState, start: Offset, bytes_max: int) 
                 parts.append(memoryview(value)[at : at + length])
                 message += taken
                 byte += length
-            break
+            return Slice(start, Offset(message, byte), parts)
         parts.append(memoryview(value)[len(value) - size :])
         message += count - skipped
         byte += size
         room -= size
-    if byte == start.byte:
-        # The bytes lie inside the stream, so a record must hold them.
-        raise OffsetMisaligned(start.token())
+    if byte != state.tail.byte:
+        # All of the stream is stored, so something that was stored is not there.
+        raise StorageDamaged(start.token())
     return Slice(start, Offset(message, byte), parts)
 
 

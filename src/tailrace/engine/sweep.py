@@ -82,20 +82,31 @@ class Sweeper:
         now = engine.clock()
         entries = engine.store.due(now, SWEEP_COUNT_MAX)
         for due in entries:
-            stream = engine.stream(due.key)
-            state = stream.state
-            if state is not None and state.id == due.id:
-                if engine.expired(stream, state, now):
-                    engine.expire(stream, now)
-                else:
-                    # A sliding TTL that slid, since the index does not slide along.
-                    deadline = engine.deadline(stream, state)
-                    assert deadline is not None
-                    engine.commit.open.transaction.schedule(Due(deadline, due.id, due.key))
+            try:
+                self._look_at(due, now)
+            except Exception as error:
+                # One that cannot be read must not keep the others: it is looked at no more.
+                self._loop.call_exception_handler(
+                    {"message": f"cannot end stream {due.id}", "exception": error}
+                )
             engine.commit.open.transaction.unschedule(due)
         if entries:
             self._commit()
         return bool(entries)
+
+    def _look_at(self, due: Due, now: int) -> None:
+        engine = self._engine
+        stream = engine.stream(due.key)
+        state = stream.state
+        if state is None or state.id != due.id:
+            return
+        if engine.expired(stream, state, now):
+            engine.expire(stream, now)
+        else:
+            # A sliding TTL that slid, since the index does not slide along.
+            deadline = engine.deadline(stream, state)
+            assert deadline is not None
+            engine.commit.open.transaction.schedule(Due(deadline, due.id, due.key))
 
     def _reclaim(self) -> bool:
         engine = self._engine

@@ -127,9 +127,14 @@ class TailraceApp:
                 answer.set_result(response)
 
         waiting = service.handle(request, reply)
-        if waiting is not None and not await _answered(answer, receive):
-            waiting.cancel()
-            return
+        if waiting is not None:
+            try:
+                await _answered(answer, receive)
+            finally:
+                if not answer.done():
+                    waiting.cancel()
+            if not answer.done():
+                return
         response = await answer
         if response.live is None:
             await _send_whole(scope, send, response)
@@ -188,14 +193,13 @@ def _request(scope: Scope, body: bytes | None) -> Request | None:
     return request
 
 
-async def _answered(answer: "asyncio.Future[Response]", receive: Receive) -> bool:
-    """Wait for a late answer; false if the peer goes away first."""
+async def _answered(answer: "asyncio.Future[Response]", receive: Receive) -> None:
+    """Wait for a late answer, or until the peer goes away."""
     gone = asyncio.ensure_future(_gone(receive))
     try:
         await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
     finally:
         gone.cancel()
-    return answer.done()
 
 
 async def _gone(receive: Receive) -> None:

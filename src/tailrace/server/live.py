@@ -25,6 +25,7 @@ from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
 from tailrace.server import sse
 from tailrace.server.compress import negotiate
+from tailrace.server.errors import Internal
 from tailrace.server.message import Frame, Request, Response, Sink, Waiting
 from tailrace.server.problem import problem
 from tailrace.server.reads import Reads, Where
@@ -73,6 +74,7 @@ class Live:
         self._waiting: dict[LongPoll | SseSession, None] = {}
         # The last event that was larger than a chunk: all readers of it share its bytes.
         self._large: tuple[int, Offset, Offset, Frame] | None = None
+        self._large_timer: asyncio.TimerHandle | None = None
         engine.commit.listener = self
 
     def cursor(self, client: int | None) -> int:
@@ -144,12 +146,17 @@ class Live:
         frame = Frame(sse.data_event(piece.parts, json=state.json, text=text))
         if piece.end.byte - start.byte > self.chunk_bytes:
             self._large = (state.id, start, piece.end, frame)
-            self.loop.call_later(_LARGE_KEPT_S, self._forget_large, frame)
+            if self._large_timer is not None:
+                self._large_timer.cancel()
+            self._large_timer = self.loop.call_later(_LARGE_KEPT_S, self._forget_large)
         return piece.end, frame
 
-    def _forget_large(self, frame: Frame) -> None:
-        if self._large is not None and self._large[3] is frame:
-            self._large = None
+    def _forget_large(self) -> None:
+        self._large = self._large_timer = None
+
+    def report(self, error: Exception) -> None:
+        """One reader's trouble: for the log, and for nobody else who waits."""
+        self.loop.call_exception_handler({"message": "a live read failed", "exception": error})
 
     # -- who waits ---------------------------------------------------------------------------
 
@@ -271,6 +278,10 @@ class LongPoll:
             except Refusal as refusal:
                 self._reply(problem(refusal))
                 return
+            except Exception as error:
+                self._live.report(error)
+                self._reply(problem(Internal()))
+                return
             pieces[self._start] = piece
         coding = negotiate(self._request.headers.get(b"accept-encoding", b""))
         self._live.reads.reply_slice(
@@ -288,6 +299,9 @@ class LongPoll:
         state = self._stream.durable
         if state is None:
             self._reply(problem(StreamNotFound()))
+        elif state.tail != self._start:
+            # It was not woken: the answer must not skip what it has not seen.
+            self.wake({})
         else:
             self._reply(self._live.reads.nothing_new(state, self._cursor))
 
@@ -381,6 +395,11 @@ class SseSession:
         except Refusal:
             # Retention has passed it by: the control event tells where it was.
             self.end()
+            return
+        except Exception as error:
+            # The reader comes back to where it was, and is told what is wrong then.
+            self._live.report(error)
+            self._finish()
             return
         sink.write_frame(event)
         self._control(state)

@@ -19,7 +19,9 @@ from tailrace.protocol.offset import BEGINNING, START, TAIL, Offset, parse_offse
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
 from tailrace.server.compress import COMPRESS_BYTES_MIN, compress, negotiate
+from tailrace.server.errors import Internal
 from tailrace.server.message import Request, Response
+from tailrace.server.problem import problem
 
 __all__ = ["Reads", "Where", "parse_where"]
 
@@ -144,7 +146,12 @@ class Reads:
             reply(Response(200, headers, compress(coding, body)))
             return
         job = asyncio.get_running_loop().run_in_executor(None, compress, coding, body)
-        job.add_done_callback(lambda done: reply(Response(200, headers, done.result())))
+
+        def compressed(done: "asyncio.Future[bytes]") -> None:
+            failed = done.cancelled() or done.exception() is not None
+            reply(problem(Internal()) if failed else Response(200, headers, done.result()))
+
+        job.add_done_callback(compressed)
 
     def _at_tail(self, state: StreamState) -> Response:
         """§6: `offset=now` returns no data, only where the tail is."""

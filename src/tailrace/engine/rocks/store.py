@@ -20,7 +20,7 @@ import struct
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from rocksdict import Cache, CompactOptions, Rdict, ReadOptions, WriteBatch
 
@@ -121,46 +121,37 @@ class RocksStore(Store):
         if start not in self._records:
             # A record starts where the one before it ends, so there is none after it.
             return state
-        # In a variable of its own: the iterator's bound lies in it and must live as long.
-        until = _until(_ID.pack(state.id + 1))
-        for value in self._records.values(from_key=start, read_opt=until):
+        for _, value in _items(self._records, start, _ID.pack(state.id + 1)):
             state = apply_appended(state, decode_record(value)[1])
         return state
 
     def scan(self, stream_id: int, start: int, end: int) -> Iterator[bytes]:
         first = _PAIR.pack(stream_id, start)
-        until = _until(_PAIR.pack(stream_id, end))
-        values: Iterator[bytes] = self._records.values(from_key=first, read_opt=until)
         if first not in self._records:
             # Inside a batch of messages: step back to the record that holds it.
             at = self._records.iter()
             at.seek_for_prev(first)
             if at.valid() and at.key()[:8] == first[:8]:
                 yield at.value()
-        yield from values
+            at.status()
+        for _, value in _items(self._records, first, _PAIR.pack(stream_id, end)):
+            yield value
 
     def due(self, now: int, count_max: int) -> list[Due]:
         due = []
-        for at, key in self._items(self._expiry, count_max, _until(_ID.pack(now + 1))):
+        for at, key in islice(_items(self._expiry, b"", _ID.pack(now + 1)), count_max):
             deadline, stream_id = _PAIR.unpack(at)
             due.append(Due(deadline, stream_id, key))
         return due
 
     def garbage(self, count_max: int) -> list[Garbage]:
-        entries = self._items(self._garbage, count_max, ReadOptions())
+        entries = islice(_items(self._garbage, b"", None), count_max)
         return [Garbage(_ID.unpack(at)[0], _ID.unpack(size)[0]) for at, size in entries]
-
-    def _items(
-        self, family: Rdict, count_max: int, options: ReadOptions
-    ) -> list[tuple[bytes, bytes]]:
-        items = cast(Iterator[tuple[bytes, bytes]], family.items(read_opt=options))
-        return list(islice(items, count_max))
 
     def record_keys(self, stream_id: int, count_max: int) -> list[bytes]:
         """The keys of a stream's records, up to a number."""
-        until = _until(_ID.pack(stream_id + 1))
-        keys = self._records.keys(from_key=_ID.pack(stream_id), read_opt=until)
-        return list(islice(cast(Iterator[bytes], keys), count_max))
+        items = _items(self._records, _ID.pack(stream_id), _ID.pack(stream_id + 1))
+        return [key for key, _ in islice(items, count_max)]
 
     def compact(self, first_id: int, last_id: int) -> None:
         options = CompactOptions()
@@ -258,11 +249,26 @@ class RocksTransaction(Transaction):
         self.batch.delete(_ID.pack(garbage.id), self._handles["garbage"])
 
 
-def _until(key: bytes) -> ReadOptions:
-    """Where an iterator ends. Keep it for as long as the iterator: that only points to it."""
+def _items(family: Rdict, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    """
+    What lies from one key to before another.
+
+    Not by `Rdict.items` and its like: those end without a word where a block cannot be read, and
+    a stream would seem to be shorter than it is.
+
+    Raises:
+        Exception: A block is damaged or cannot be read.
+    """
     options = ReadOptions()
-    options.set_iterate_upper_bound(key)
-    return options
+    if end is not None:
+        # The iterator only points to its bound: `options` must live as long as it does.
+        options.set_iterate_upper_bound(end)
+    at = family.iter(options)
+    at.seek(start)
+    while at.valid():
+        yield at.key(), at.value()
+        at.next()
+    at.status()
 
 
 def _number(family: Rdict, name: str) -> int:

@@ -14,7 +14,6 @@ No task and no future per request: an append completes by callback.
 """
 
 import asyncio
-import sys
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
@@ -51,8 +50,9 @@ class Connection(RequestReader, asyncio.Protocol):
         self._waiting: Waiting | None = None
         self._live: Response | None = None
         self.blocked = False
-        self._blocked_since = 0.0
-        self._blocked_bytes = 0
+        # How much the client has yet to take, and since when that has not become less.
+        self._unsent = 0
+        self._unsent_since = server.now
         self._closing = False
         self._eof = False
         self._reading = True
@@ -87,8 +87,6 @@ class Connection(RequestReader, asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.blocked = True
-        self._blocked_since = self._server.now
-        self._blocked_bytes = sys.maxsize
 
     def resume_writing(self) -> None:
         self.blocked = False
@@ -217,6 +215,7 @@ class Connection(RequestReader, asyncio.Protocol):
         Closing with bytes unread would reset the connection and take the answer along.
         """
         self._closing = True
+        self._queue.clear()
         transport = self._transport
         if transport is None:
             return
@@ -249,13 +248,13 @@ class Connection(RequestReader, asyncio.Protocol):
         """Called about once a second."""
         if self._transport is None:
             return
-        if self.blocked:
-            unsent = self._transport.get_write_buffer_size()
-            if unsent < self._blocked_bytes:
-                # Slow, but reading.
-                self._blocked_since, self._blocked_bytes = now, unsent
-            elif now - self._blocked_since > WRITE_STALL_S:
-                self._transport.abort()
+        unsent = self._transport.get_write_buffer_size()
+        if unsent == 0 or unsent < self._unsent:
+            # Nothing is owed, or the client is slow, but reading.
+            self._unsent_since = now
+        self._unsent = unsent
+        if now - self._unsent_since > WRITE_STALL_S:
+            self._transport.abort()
         elif self._closing or self._current is not None:
             return
         elif not self._arriving:

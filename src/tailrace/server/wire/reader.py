@@ -34,8 +34,9 @@ __all__ = ["ParsedRequest", "RequestReader"]
 TARGET_BYTES_MAX: Final = 8 << 10
 HEADERS_BYTES_MAX: Final = 32 << 10
 HEADERS_COUNT_MAX: Final = 100
+PIECES_MAX: Final = 1024
 
-_HOP_HEADERS: Final = frozenset((b"connection", b"upgrade", b"http2-settings"))
+_HOP_HEADERS: Final = frozenset((b"connection", b"upgrade", b"http2-settings", b"expect"))
 _METHODS: Final = {
     name.encode(): name for name in ("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS")
 }
@@ -69,8 +70,11 @@ class RequestReader(ABC):
         self._headers: dict[bytes, bytes] = {}
         self._headers_count = self._trailers_bytes = self._body_bytes = 0
         self._repeated: frozenset[bytes] | None = None
+        self._carried: frozenset[bytes] | None = None
         # Only of a body that comes in several pieces.
         self._pieces: list[bytes] | None = None
+        # Many small ones are joined now and then: each costs more than its bytes.
+        self._blocks: list[bytes] = []
 
     @abstractmethod
     def arrived(self, parsed: ParsedRequest) -> None:
@@ -81,7 +85,14 @@ class RequestReader(ABC):
         """The client waits for a word before it sends the body."""
 
     def feed(self, data: bytes) -> None:
-        """Parse what came in; `refusal` says afterwards whether it can be understood."""
+        """Parse what came in; `_refusal` says afterwards whether it can be understood."""
+        rest: bytes | None = data
+        while rest is not None:
+            rest = self._feed(rest)
+        if self._refusal is None and self._in_head and self._head_fed > _HEAD_FED_MAX:
+            self._refusal = HeadersTooLarge(HEADERS_BYTES_MAX, HEADERS_COUNT_MAX)
+
+    def _feed(self, data: bytes) -> bytes | None:
         if self._in_head:
             self._head_fed += len(data)
         else:
@@ -89,14 +100,13 @@ class RequestReader(ABC):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._ignore_upgrade(data[upgrade.args[0] :])
+            return self._ignore_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             if self._refusal is None:
                 self._refusal = MalformedRequest(f"not a valid HTTP/1.1 request: {error}")
-        if self._refusal is None and self._in_head and self._head_fed > _HEAD_FED_MAX:
-            self._refusal = HeadersTooLarge(HEADERS_BYTES_MAX, HEADERS_COUNT_MAX)
+        return None
 
-    def _ignore_upgrade(self, rest: bytes) -> None:
+    def _ignore_upgrade(self, rest: bytes) -> bytes | None:
         """
         Answer a request for another protocol in this one, as RFC 9110 allows.
 
@@ -107,20 +117,24 @@ class RequestReader(ABC):
         method = self._parser.get_method()
         if self._refusal is not None or method == b"CONNECT":
             self._refusal = self._refusal or UpgradeRefused()
-            return
+            return None
         headers = [item for item in self._headers.items() if item[0] not in _HOP_HEADERS]
-        head = b"%b %b HTTP/1.1\r\n" % (method, self._url)
+        version = self._parser.get_http_version().encode()
+        head = b"%b %b HTTP/%b\r\n" % (method, self._url, version)
         head += b"".join(b"%b: %b\r\n" % item for item in headers)
+        # In the new head they stand once, joined.
+        self._carried = self._repeated
         self._parser = httptools.HttpRequestParser(self)
-        self.feed(head + b"\r\n" + rest)
+        return head + b"\r\n" + rest
 
-    # -- httptools' side ---------------------------------------------------------------------
+    # -- httptools' callbacks ----------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._url = self._body = b""
         self._headers = {}
         self._headers_count = self._trailers_bytes = self._body_bytes = 0
-        self._repeated = self._pieces = None
+        self._repeated, self._carried = self._carried, None
+        self._pieces = None
         self._arriving = True
         self._in_head = True
         self._since = self._server.now
@@ -190,8 +204,12 @@ class RequestReader(ABC):
             self._body = body
         elif self._pieces is None:
             self._pieces = [self._body, body]
+            self._blocks.clear()
         else:
             self._pieces.append(body)
+            if len(self._pieces) >= PIECES_MAX:
+                self._blocks.append(b"".join(self._pieces))
+                self._pieces.clear()
 
     def on_message_complete(self) -> None:
         self._arriving = False
@@ -210,7 +228,10 @@ class RequestReader(ABC):
                 self._refusal = MalformedRequest(f"not a valid request target: {error}")
                 return
         method = parser.get_method()
-        body = self._body if self._pieces is None else b"".join(self._pieces)
+        body = self._body
+        if self._pieces is not None:
+            body = b"".join((*self._blocks, *self._pieces))
+            self._blocks.clear()
         headers = self._headers
         parsed = ParsedRequest(
             _METHODS.get(method) or method.decode("ascii"), path, query, headers, body
