@@ -14,5 +14,3 @@ STREAM_NAME_BYTES_MAX: Final = 1024
 JSON_COMMAS_MAX: Final = 1_000_000
 # 100 years: a longer life is a typing error, and must not overflow a timestamp.
 TTL_S_MAX: Final = 100 * 365 * 86_400
-# A token is two numbers of 16 digits: below 10**16 of either.
-OFFSET_DIGITS: Final = 16
