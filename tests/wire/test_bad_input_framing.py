@@ -434,6 +434,39 @@ def test_upgrade_to_h2c_with_a_body(api: Api, path: str, framing: str) -> None:
     assert api.read_all(path) == CONTENT + b"abc"
 
 
+def test_upgrades_in_a_row_are_answered_one_by_one(api: Api, path: str) -> None:
+    """However many come in one packet, each is a request like any other, and so is what follows."""
+    count = 700
+    raw = head(f"HEAD {path} HTTP/1.1", *UPGRADE) * count
+    raw += post(path, "Content-Length: 3", body=b"abc")
+    with api.connect() as connection:
+        connection.send(raw)
+        for _ in range(count):
+            assert connection.read_response("HEAD").status == 200
+        assert connection.read_response("POST").status == 204
+    assert api.read_all(path) == CONTENT + b"abc"
+
+
+def test_an_upgrade_does_not_hide_a_repeated_header(api: Api, path: str) -> None:
+    """The head is read twice; what was wrong the first time is wrong the second time."""
+    lines = (*UPGRADE, "Stream-Seq: a", "Stream-Seq: b", "Content-Length: 3")
+    refused(api, post(path, *lines, body=b"abc"), 400, "header-invalid", path=path, closes=False)
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 1023, 1024, 1025, 5000])
+def test_a_body_in_many_tiny_chunks_is_one_body(api: Api, path: str, chunks: int) -> None:
+    """Pieces are joined now and then while they arrive: none is lost, doubled or out of place."""
+    pieces = [b"%04d" % number for number in range(chunks)]
+    body = b"".join(b"4\r\n%b\r\n" % piece for piece in pieces) + b"0\r\n\r\n"
+    raw = post(path, "Transfer-Encoding: chunked", body=body)
+    with api.connect() as connection:
+        # Twice on one connection: nothing of the first is left for the second.
+        for _ in range(2):
+            connection.send(raw)
+            assert connection.read_response("POST").status == 204
+    assert api.read_all(path) == CONTENT + b"".join(pieces) * 2
+
+
 @pytest.mark.parametrize("body", [b"", b"abc"])
 def test_upgrade_behind_another_request_is_answered(api: Api, path: str, body: bytes) -> None:
     """A pipelined Upgrade gets an answer in its turn, with or without a body."""

@@ -143,6 +143,10 @@ def test_a_waiting_reader_is_not_idle(server: InProcessServer, live: str) -> Non
 @deadline("WRITE_STALL_S")
 def test_a_client_that_never_reads_is_cut_off(server: InProcessServer) -> None:
     """Answers that nobody takes end the connection, so that they do not stay in memory."""
+    check_that_it_is_cut_off(server)
+
+
+def check_that_it_is_cut_off(server: InProcessServer) -> None:
     path = "/v1/stream/big"
     create(server, path)
     with server.connect() as connection:
@@ -160,3 +164,16 @@ def test_a_client_that_never_reads_is_cut_off(server: InProcessServer) -> None:
         except ConnectionResetError:
             pass
         assert received < 50 * 1_000_000
+
+
+@deadline("WRITE_STALL_S")
+def test_a_client_that_never_reads_little_is_cut_off_too(
+    server: InProcessServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Goal: what is unsent counts, not whether it is so much that writing was paused.
+
+    Method: a pause that never comes; then answers that nobody takes, as above.
+    """
+    monkeypatch.setattr(connection_module, "WRITE_BUFFER_BYTES_HIGH", 1 << 30)
+    check_that_it_is_cut_off(server)
