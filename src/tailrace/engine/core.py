@@ -140,8 +140,8 @@ class Engine:
         now = self.clock()
         try:
             state = stream.state
-            if state is not None and (state.ttl_s is not None or state.expires_at is not None):
-                self._end_if_expired(stream, state, now)
+            if state is not None and self.expired(stream, state, now):
+                self.expire(stream, now)
             verdict = decide(stream.state, command, now)
             if verdict.record is None:
                 self._answer(stream, reply, (verdict, stream.state))
@@ -154,10 +154,6 @@ class Engine:
         self.record(stream, verdict.record)
         commit.open.replies.append((reply, (verdict, stream.state)))
         commit.schedule()
-
-    def _end_if_expired(self, stream: Stream, state: StreamState, now: int) -> None:
-        if self.expired(stream, state, now):
-            self.expire(stream, now)
 
     def _take_room(self, size: int) -> None:
         if size > self._room:

@@ -81,10 +81,11 @@ class WireServer:
         return cut
 
     def _tick(self) -> None:
+        # First of all, the next one: whatever goes wrong in this one must not be the last.
+        self._ticker = self.loop.call_later(_TICK_S, self._tick)
         self.now = self.loop.time()
         tick()
         for connection in list(self._connections):
             connection.check_deadlines(self.now)
             if self.draining:
                 connection.close_if_idle()
-        self._ticker = self.loop.call_later(_TICK_S, self._tick)
