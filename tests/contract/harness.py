@@ -146,14 +146,14 @@ class World:
 
     def evict(self) -> None:
         """Forget every stream that may be forgotten."""
-        self.engine._streams_hot_max = 0
+        self.engine._streams._count_max = 0
         # Twice: what only memory knew may have to be written down first.
         for _ in range(2):
             self.settle()
             for _ in range(len(self.engine._streams)):
-                self.engine._evict()
+                self.engine._streams._evict()
         self.settle()
-        self.engine._streams_hot_max = self._streams_hot_max
+        self.engine._streams._count_max = self._streams_hot_max
 
     def sweep(self) -> None:
         """What the engine does every half second, now: three steps of it."""

@@ -516,13 +516,13 @@ class TestEviction:
         world = open_world(streams_hot_max=4)
         for at in range(4):
             world.create(b"%d" % at)
-        hot = set(world.engine._streams)
+        hot = set(world.engine._streams._values)
         for at in range(20):
             with pytest.raises(StreamNotFound):
                 world.find(b"nobody %d" % at)
             assert told(world.do(b"none %d" % at, Append(b"x", "text/plain"))) == "stream-not-found"
             assert told(world.do(b"none %d" % at, Delete())) == "stream-not-found"
-        assert set(world.engine._streams) >= {b"1", b"2", b"3"} & hot
+        assert set(world.engine._streams._values) >= {b"1", b"2", b"3"} & hot
         assert len(world.engine._streams) <= 5
 
     def test_the_number_of_hot_streams_is_bounded(self, open_world: OpenWorld) -> None:

@@ -326,7 +326,7 @@ def test_calls_that_need_nothing_done_are_allowed(store: Store) -> None:
     store.write(store.begin())
     store.sync()
     store.sync()
-    store.compact(1, 2)
+    store.compact((1, 0), (3, 0))
     room = store.free_bytes()
     assert room is None or room > 0
 
@@ -345,7 +345,7 @@ def test_all_of_it_is_there_after_a_restart(tmp_path: Path, compacted: bool) -> 
     store.write(transaction)
     store.sync()
     if compacted:
-        store.compact(1, 2)
+        store.compact((1, 0), (3, 0))
     store.close()
     del store, transaction
     again = open_store("rocks", directory)

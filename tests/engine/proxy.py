@@ -1,10 +1,11 @@
 """A store in front of another one: counts calls, holds the disk back, and breaks it on demand."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from tailrace.engine.base import Due, Garbage, Store, Transaction
-from tailrace.protocol.state import StreamState
+from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, anything
+from tailrace.protocol.bucket import BucketState
+from tailrace.protocol.state import Snapshot, StreamState
 
 __all__ = ["StoreProxy"]
 
@@ -59,11 +60,26 @@ class StoreProxy(Store):
             raise self.due_error
         return self.inner.due(now, count_max)
 
-    def garbage(self, count_max: int) -> list[Garbage]:
-        return self.inner.garbage(count_max)
+    def garbage(self, count_max: int, allow: Callable[[Garbage], bool] = anything) -> list[Garbage]:
+        return self.inner.garbage(count_max, allow)
 
-    def compact(self, first_id: int, last_id: int) -> None:
-        self.inner.compact(first_id, last_id)
+    def bucket(self, bucket: bytes) -> BucketState | None:
+        return self.inner.bucket(bucket)
+
+    def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
+        return self.inner.names(prefix, after, count_max)
+
+    def spool(self, snapshot_id: int) -> Spool:
+        return self.inner.spool(snapshot_id)
+
+    def read_snapshot(self, snapshot: Snapshot, index: int) -> bytes:
+        return self.inner.read_snapshot(snapshot, index)
+
+    def unlink(self, garbage: list[Garbage]) -> None:
+        self.inner.unlink(garbage)
+
+    def compact(self, first: tuple[int, int], last: tuple[int, int]) -> None:
+        self.inner.compact(first, last)
 
     def free_bytes(self) -> int | None:
         return self.inner.free_bytes()

@@ -130,7 +130,7 @@ class TestGoldenBytes:
     AT = Offset(message=7, byte=258)
 
     def test_the_format_version(self) -> None:
-        assert FORMAT_VERSION == 1
+        assert FORMAT_VERSION == 2
 
     def test_a_plain_append(self) -> None:
         value = encode_record(self.AT, Appended(1_700_000_000_000, b"hi"))

@@ -28,7 +28,7 @@ def _refusals() -> list[type[Refusal]]:
 
 REFUSALS: Final = _refusals()
 IDS: Final = [refusal.__name__ for refusal in REFUSALS]
-SAMPLES: Final[dict[Any, Any]] = {int: 7, str: "é\n'text'", int | None: 8}
+SAMPLES: Final[dict[Any, Any]] = {int: 7, str: "é\n'text'", int | None: 8, str | None: "other"}
 
 
 def _make(refusal: type[Refusal], *, optional: bool) -> Refusal:

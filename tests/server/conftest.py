@@ -19,22 +19,28 @@ KINDS: dict[str, Callable[..., BaseServerProcess]] = {
     "wire-rocksdb": lambda path, *args: ServerProcess(path, "--engine", "rocksdb", *args),
     "wire-memory": lambda path, *args: ServerProcess(path, "--engine", "memory", *args),
     "asgi-rocksdb": lambda path, *args: AsgiServerProcess(path, "--engine", "rocksdb", *args),
+    # The same operations on streams in buckets (X§1.6): every test of a stream runs there too.
+    "bucketed": lambda path, *args: ServerProcess(path, "--engine", "rocksdb", *args),
 }
 
 Start = Callable[..., BaseServerProcess]
 
 
 @pytest.fixture(scope="session", params=list(KINDS))
-def start(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Start]:
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which transport, engine and surface is under test."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def start(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     """Start a server of the kind under test; one is kept for each set of options."""
     running: dict[tuple[str, ...], BaseServerProcess] = {}
 
     def started(*options: str) -> BaseServerProcess:
         if options not in running:
-            data_dir = tmp_path_factory.mktemp(request.param)
-            running[options] = KINDS[request.param](data_dir, *options).start()
+            data_dir = tmp_path_factory.mktemp(kind)
+            running[options] = KINDS[kind](data_dir, *options).start()
         return running[options]
 
     yield started
@@ -42,8 +48,10 @@ def start(
         server.kill()
 
 
-def _api(server: BaseServerProcess) -> Iterator[Api]:
+def _api(server: BaseServerProcess, kind: str) -> Iterator[Api]:
     api = Api(server)
+    if kind == "bucketed":
+        api.bucket = api.new_bucket()
     lines = len(server.log)
     yield api
     api.close()
@@ -53,18 +61,18 @@ def _api(server: BaseServerProcess) -> Iterator[Api]:
 
 
 @pytest.fixture
-def api(start: Start) -> Iterator[Api]:
+def api(start: Start, kind: str) -> Iterator[Api]:
     """A server with the defaults, but longer waits."""
-    yield from _api(start(*LONG))
+    yield from _api(start(*LONG), kind)
 
 
 @pytest.fixture
-def short(start: Start) -> Iterator[Api]:
+def short(start: Start, kind: str) -> Iterator[Api]:
     """A server with short waits, short event streams and small chunks."""
-    yield from _api(start(*SHORT))
+    yield from _api(start(*SHORT), kind)
 
 
 @pytest.fixture
-def sliding(start: Start) -> Iterator[Api]:
+def sliding(start: Start, kind: str) -> Iterator[Api]:
     """A server whose TTL starts again with every use."""
-    yield from _api(start(*SLIDING))
+    yield from _api(start(*SLIDING), kind)

@@ -162,8 +162,9 @@ def test_location_follows_the_scheme_that_a_proxy_saw(api: Api) -> None:
 
 def test_names_of_any_depth_and_script(api: Api) -> None:
     """A path may be nested and percent-encoded UTF-8; Location returns it as it was sent."""
-    path = api.path() + "/a/b%20c/%C3%A9%F0%9F%8C%8A"
+    # In a bucket a stream id is one segment (X§1.1).
+    path = api.path() + ("" if api.bucket else "/a/") + "b%20c%C3%A9%F0%9F%8C%8A"
     response = api.request("PUT", path, {"Content-Type": "text/plain"}, b"x")
     assert (response.status, response.headers["location"]) == (201, api.url(path))
     assert api.get(path).body == b"x"
-    assert api.get(path.rsplit("/", 1)[0]).status == 404
+    assert api.get(path.partition("b%20c")[0].rstrip("/")).status == 404

@@ -20,8 +20,10 @@ _names = itertools.count()
 class Api:
     """One server, spoken to over one kept connection that is opened again when it was closed."""
 
-    def __init__(self, server: BaseServerProcess) -> None:
+    def __init__(self, server: BaseServerProcess, bucket: str | None = None) -> None:
+        """With a bucket, `path` gives paths in it, and not those of the base surface."""
         self.server = server
+        self.bucket = bucket
         self._connection: Connection | None = None
 
     def close(self) -> None:
@@ -35,7 +37,19 @@ class Api:
 
     def path(self, label: str = "s") -> str:
         """The path of a stream that no other test uses."""
-        return f"{self.server.base_path}/v1/stream/{label}-{next(_names)}"
+        where = self.bucket or "v1/stream"
+        return f"{self.server.base_path}/{where}/{label}-{next(_names)}"
+
+    def new_bucket(self) -> str:
+        """A bucket that no other test uses; returns its id."""
+        bucket = f"bucket-{next(_names)}"
+        response = self.request("PUT", f"{self.server.base_path}/{bucket}")
+        assert response.status == 201, (response.status, response.body)
+        return bucket
+
+    def in_bucket(self, bucket: str, stream: str) -> str:
+        """The path of a stream in a bucket; `stream` is percent-encoded already."""
+        return f"{self.server.base_path}/{bucket}/{stream}"
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.server.port}{path}"

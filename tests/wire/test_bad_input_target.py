@@ -75,8 +75,6 @@ def test_bad_path(api: Api, path: str, method: str, name: str) -> None:
         "/v1/",
         "/v1/stream",
         "//v1/stream/x",
-        "/V1/stream/x",
-        "/v2/stream/x",
         "/-/",
         "/-/nothing",
         "*",
@@ -85,6 +83,14 @@ def test_bad_path(api: Api, path: str, method: str, name: str) -> None:
 def test_path_that_is_not_served(api: Api, path: str, target: str) -> None:
     """404 with its own code: not a stream that is missing, but no place for one."""
     refused(api, head(f"GET {target} HTTP/1.1"), 404, "route-not-found", path=path, closes=False)
+
+
+@pytest.mark.parametrize("target", ["/V1/stream/x", "/v2/stream/x", "/abc", "/Bucket/s", "/a.b.c"])
+def test_path_that_would_be_in_a_bucket_of_an_impossible_name(
+    api: Api, path: str, target: str
+) -> None:
+    """X§1.1: what is not the base surface and not ours is a bucket, and this can be none."""
+    refused(api, head(f"GET {target} HTTP/1.1"), 400, "bucket-invalid", path=path, closes=False)
 
 
 @pytest.mark.parametrize("byte", [0x80, 0xC3, 0xFF])

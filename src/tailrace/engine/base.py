@@ -2,21 +2,26 @@
 The contract of a store. One suite, `tests/contract`, runs over every implementation.
 
 A store keeps, for each stream, a checkpoint of its state and the records that came after it; a
-name for each stream; an index of when streams end; and what is left of deleted streams until it is
-reclaimed. It judges nothing.
+name for each stream, in order; buckets; the bytes of snapshots; an index of when streams end; and
+what is no longer needed until it is reclaimed. It judges nothing.
 
-What the engine owes it: all calls come from one thread, except `sync` and `compact`, which may run
-in another one beside anything; at most one transaction is being written or synced at a time.
+What the engine owes it: all calls come from one thread, except `sync`, `compact`, `unlink`,
+`read_snapshot` and the methods of a `Spool`, which may run in another one beside anything; at most
+one transaction is being written or synced at a time.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
+from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.state import Appended, StreamState
+from tailrace.protocol.state import Appended, Snapshot, StreamState
 
-__all__ = ["Due", "Garbage", "Store", "Transaction"]
+__all__ = ["SNAPSHOT_CHUNK_BYTES", "Due", "Garbage", "Spool", "Store", "Transaction", "anything"]
+
+SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
+"""A snapshot that is not inline is written and read in chunks of this size; the last is shorter."""
 
 
 class Due(NamedTuple):
@@ -28,10 +33,39 @@ class Due(NamedTuple):
 
 
 class Garbage(NamedTuple):
-    """A deleted stream whose records still take up room."""
+    """What still takes up room and is not needed: a stream, the beginning of one, a snapshot."""
 
     id: int
     bytes: int
+    until: int | None = None
+    """Of a stream that lives on: the byte offset before which nothing is retained."""
+    file: bool = False
+    """A snapshot that has a file of its own, which `Store.unlink` removes first."""
+
+
+def anything(_garbage: Garbage) -> bool:
+    return True
+
+
+class Spool(ABC):
+    """A large snapshot on its way to the disk, beside the log: nobody sees it until published."""
+
+    @abstractmethod
+    def write(self, chunk: bytes) -> None:
+        """
+        Add `SNAPSHOT_CHUNK_BYTES`, or what is left at the end.
+
+        Raises:
+            OSError: The disk is full, or fails.
+        """
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Make it survive a crash. Only then may a record refer to it. Raises like `write`."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Remove it: the upload was given up, or refused."""
 
 
 class Transaction(ABC):
@@ -51,7 +85,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def delete(self, key: bytes, state: StreamState) -> None:
-        """Forget the name and the state; the records become garbage."""
+        """Forget the name and the state; the records and the snapshot become garbage."""
 
     @abstractmethod
     def schedule(self, due: Due) -> None:
@@ -66,8 +100,22 @@ class Transaction(ABC):
         """After a restart `Store.next_id` is at least this."""
 
     @abstractmethod
+    def publish(
+        self, key: bytes, before: StreamState, after: StreamState, content: bytes | None
+    ) -> None:
+        """
+        Store the state that shows a snapshot, and its bytes if it is inline.
+
+        The snapshot before it, and the records that it covers, become garbage.
+        """
+
+    @abstractmethod
+    def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
+        """Store a bucket, or forget it."""
+
+    @abstractmethod
     def reclaim(self, garbage: Garbage) -> None:
-        """Delete the records of a deleted stream."""
+        """Delete what is no longer needed, and the note that it is."""
 
 
 class Store(ABC):
@@ -109,12 +157,41 @@ class Store(ABC):
         """Entries of the expiry index whose moment has come, earliest first."""
 
     @abstractmethod
-    def garbage(self, count_max: int) -> list[Garbage]:
-        """Deleted streams that are not reclaimed yet."""
+    def bucket(self, bucket: bytes) -> BucketState | None:
+        """A bucket, if it exists."""
 
     @abstractmethod
-    def compact(self, first_id: int, last_id: int) -> None:
-        """Give the room of reclaimed streams back to the disk. Slow; call it in a thread."""
+    def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
+        """Keys of streams that begin with `prefix` and come after another key, in order."""
+
+    @abstractmethod
+    def spool(self, snapshot_id: int) -> Spool:
+        """A place for the bytes of a large snapshot. Touches no disk before its first `write`."""
+
+    @abstractmethod
+    def read_snapshot(self, snapshot: Snapshot, index: int) -> bytes:
+        """
+        One chunk of a snapshot; an inline one is chunk 0. Call it in a thread if it is not inline.
+
+        Raises:
+            StorageDamaged: It is not what was stored.
+        """
+
+    @abstractmethod
+    def garbage(self, count_max: int, allow: Callable[[Garbage], bool] = anything) -> list[Garbage]:
+        """What is not reclaimed yet and may be."""
+
+    @abstractmethod
+    def unlink(self, garbage: list[Garbage]) -> None:
+        """Remove the files of snapshots. Slow; call it in a thread. Twice is as good as once."""
+
+    @abstractmethod
+    def compact(self, first: tuple[int, int], last: tuple[int, int]) -> None:
+        """
+        Give the room of what was reclaimed back to the disk. Slow; call it in a thread.
+
+        From a record to before another, each an id and a byte offset.
+        """
 
     @abstractmethod
     def free_bytes(self) -> int | None:

@@ -27,7 +27,7 @@ import msgspec
 from tailrace.protocol.content_type import is_json
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.producer import NO_PRODUCERS, ProducerClaim, Producers, ProducerState
-from tailrace.protocol.state import Appended, StreamState
+from tailrace.protocol.state import Appended, Snapshot, StreamState
 
 __all__ = ["HEAD", "decode_record", "decode_state", "encode_record", "encode_state", "lengths_of"]
 
@@ -124,6 +124,7 @@ class _Checkpoint(msgspec.Struct, array_like=True, kw_only=True):
     closed_by: tuple[str, int, int] | None
     stream_seq: str | None
     producers: dict[str, tuple[int, int]]
+    snapshot: tuple[int, int, int, int, str, bytes, bool, int] | None = None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -147,8 +148,14 @@ def encode_state(key: bytes, state: StreamState) -> bytes:
         closed_by=state.closed_by,
         stream_seq=state.stream_seq,
         producers={} if state.producers is NO_PRODUCERS else dict(state.producers.items()),
+        snapshot=None if state.snapshot is None else _flat(state.snapshot),
     )
     return _encode(checkpoint)
+
+
+def _flat(item: Snapshot) -> tuple[int, int, int, int, str, bytes, bool, int]:
+    fields = (item.id, item.size, item.content_type, item.digest, item.inline, item.time)
+    return (item.offset.message, item.offset.byte, *fields)
 
 
 def decode_state(value: bytes) -> StreamState:
@@ -170,4 +177,9 @@ def decode_state(value: bytes) -> StreamState:
         closed_by=closed_by,
         stream_seq=stored.stream_seq,
         producers=Producers.of(producers) if producers else NO_PRODUCERS,
+        snapshot=(
+            None
+            if stored.snapshot is None
+            else Snapshot(Offset(*stored.snapshot[:2]), *stored.snapshot[2:])
+        ),
     )

@@ -27,14 +27,18 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from tailrace.engine.base import Store, Transaction
 from tailrace.engine.errors import StorageFailed
 from tailrace.engine.stream import Stream
+from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.errors import Refusal
-from tailrace.protocol.machine import Verdict
+from tailrace.protocol.machine import Effect, Verdict
 from tailrace.protocol.state import Appended, StreamState
+
+if TYPE_CHECKING:
+    from tailrace.engine.buckets import Bucket
 
 __all__ = ["Batch", "Committed", "GroupCommit", "Listener", "Outcome", "Reply"]
 
@@ -44,6 +48,8 @@ Outcome = tuple[Verdict, StreamState | None] | Refusal
 """What became of a command: its verdict and the state after it, or why it was refused."""
 
 Reply = Callable[[Outcome], None]
+
+_NOTHING: Final[Outcome] = (Verdict(Effect.NOTHING), None)
 
 SYNC_INLINE_S_MAX: Final = 0.002
 """A slower fsync than this moves the next ones to the thread."""
@@ -74,11 +80,12 @@ class Listener(Protocol):
 class Batch:
     """Changes that share one write and one fsync, and the replies that wait for it."""
 
-    __slots__ = ("changes", "dirty", "replies", "transaction")
+    __slots__ = ("buckets", "changes", "dirty", "replies", "transaction")
 
     def __init__(self, transaction: Transaction) -> None:
         self.transaction = transaction
         self.changes: dict[Stream, Committed] = {}
+        self.buckets: dict[Bucket, BucketState | None] = {}
         self.replies: list[tuple[Reply, Outcome]] = []
         self.dirty = False
 
@@ -172,6 +179,10 @@ class GroupCommit:
             stream.durable = change.after
             if stream.pending is batch:
                 stream.pending = None
+        for bucket, state in batch.buckets.items():
+            bucket.durable = state
+            if bucket.pending is batch:
+                bucket.pending = None
         listener = self.listener
         if listener is not None:
             for change in batch.changes.values():
@@ -182,6 +193,15 @@ class GroupCommit:
                 reply(outcome)
             except Exception as error:
                 self._report(error)
+
+    async def settled(self) -> None:
+        """Wait for the batch that is on its way to the disk, if there is one."""
+        batch = self.syncing
+        if batch is None:
+            return
+        done = asyncio.Event()
+        batch.replies.append((lambda _: done.set(), _NOTHING))
+        await done.wait()
 
     def _fail(self, error: BaseException) -> None:
         """Rule 3. Whether the pending commands are stored is unknown, and so they are told."""

@@ -10,18 +10,22 @@ one is its checkpoint and the records after it.
 """
 
 import sys
-from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tailrace.engine.base import Due, Store
+from tailrace.engine.buckets import Bucket, Buckets
 from tailrace.engine.commit import Batch, Committed, GroupCommit, Listener, Outcome, Reply
 from tailrace.engine.errors import DiskFull, StorageFailed
+from tailrace.engine.hot import Hot
+from tailrace.engine.pins import Pins
 from tailrace.engine.read import Slice, locate, read_slice
 from tailrace.engine.stream import Stream
 from tailrace.engine.sweep import Sweeper
-from tailrace.protocol.errors import Refusal, StreamNotFound
+from tailrace.protocol.errors import BucketNotFound, Refusal, StreamNotFound
 from tailrace.protocol.machine import Effect, apply, decide
+from tailrace.protocol.names import bucket_of
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import (
     Append,
@@ -31,6 +35,8 @@ from tailrace.protocol.state import (
     Created,
     Deleted,
     Expire,
+    Publish,
+    Published,
     Record,
     StreamState,
     Touched,
@@ -46,8 +52,8 @@ ID_BLOCK: Final = 1024
 """Ids are reserved in blocks, so that a create seldom writes the counter."""
 RECORD_BYTES_ABOUT: Final = 256
 """What an append takes beyond its body."""
-EVICT_LOOKS_MAX: Final = 8
-"""How many streams one load looks at to make room: most may be in use."""
+BLOB_THREADS: Final = 4
+"""Snapshots too large for the log are written and read by threads, beside everything else."""
 TOUCH_MS: Final = 1000
 """A read restarts a sliding TTL exactly in memory, and on disk at most this often."""
 
@@ -68,8 +74,10 @@ class Engine:
         self.sliding = sliding
         self.clock = clock
         self.commit = GroupCommit(store, on_failure)
-        self._streams: OrderedDict[bytes, Stream] = OrderedDict()
-        self._streams_hot_max = streams_hot_max
+        self.buckets = Buckets(self)
+        self.pins = Pins()
+        self.blob_threads = ThreadPoolExecutor(BLOB_THREADS, thread_name_prefix="blob")
+        self._streams: Hot[Stream] = Hot(streams_hot_max, self._forgettable)
         self._next_id = store.next_id
         self._reserved = store.next_id
         self._room = 0
@@ -88,12 +96,24 @@ class Engine:
 
         Raises:
             StreamNotFound: It was never created, was deleted, or has expired.
+            BucketNotFound: Nor is there a bucket that it could be in.
         """
         stream = self.stream(key)
         state = stream.durable
         if state is None or self.expired(stream, state, self.clock()):
-            raise StreamNotFound
+            raise self._not_found(key)
         return stream
+
+    def _not_found(self, key: bytes) -> Refusal:
+        """X§1.6: a missing bucket is 404 too, and worth saying."""
+        bucket = bucket_of(key)
+        return BucketNotFound() if bucket and not self.buckets.exists(bucket) else StreamNotFound()
+
+    def peek(self, key: bytes) -> StreamState | None:
+        """A stream as readers may see it, without making it hot."""
+        stream = self._streams.peek(key) or Stream(key, self.store.load(key))
+        state = stream.durable
+        return None if state is None or self.expired(stream, state, self.clock()) else state
 
     def locate(self, stream: Stream, offset: Offset) -> None:
         """Check that an offset is a message boundary, retained and not past the tail."""
@@ -130,6 +150,19 @@ class Engine:
         """The internal id for a `Create`; it is taken only if that is accepted."""
         return self._next_id
 
+    def take_id(self) -> int:
+        """An internal id for what is stored before the record that refers to it."""
+        taken = self._next_id
+        self._use_id(taken, self.commit.open)
+        self.commit.schedule()
+        return taken
+
+    def _use_id(self, used: int, batch: Batch) -> None:
+        self._next_id = max(self._next_id, used + 1)
+        if self._next_id > self._reserved:
+            self._reserved = self._next_id + ID_BLOCK - 1
+            batch.transaction.reserve_ids(self._reserved)
+
     def submit(self, key: bytes, command: Command, reply: Reply) -> None:
         """Decide a command now; `reply` is called once the outcome is durable, never before."""
         commit = self.commit
@@ -142,12 +175,19 @@ class Engine:
             state = stream.state
             if state is not None and self.expired(stream, state, now):
                 self.expire(stream, now)
+            if type(command) is Create and not self._admit(key, reply):
+                return
             verdict = decide(stream.state, command, now)
             if verdict.record is None:
                 self._answer(stream, reply, (verdict, stream.state))
                 return
             if type(command) is Append or type(command) is Create:
-                self._take_room(len(command.body))
+                self.take_room(len(command.body))
+            elif type(command) is Publish and command.content is not None:
+                self.take_room(len(command.content))
+        except StreamNotFound:
+            self._answer(stream, reply, self._not_found(key))
+            return
         except Refusal as refusal:
             self._answer(stream, reply, refusal)
             return
@@ -155,7 +195,25 @@ class Engine:
         commit.open.replies.append((reply, (verdict, stream.state)))
         commit.schedule()
 
-    def _take_room(self, size: int) -> None:
+    def _admit(self, key: bytes, reply: Reply) -> bool:
+        """X§1.2: a stream is created only where its bucket exists; else the reply is on its way."""
+        if not (bucket_id := bucket_of(key)):
+            return True
+        bucket = self.buckets.bucket(bucket_id)
+        try:
+            self.buckets.admit(bucket)
+        except BucketNotFound as refusal:
+            self.buckets.answer(bucket, reply, refusal)
+            return False
+        return True
+
+    def take_room(self, size: int) -> None:
+        """
+        Count what is about to be stored.
+
+        Raises:
+            DiskFull: There is no room for it.
+        """
         if size > self._room:
             self.measure_room()
             if size > self._room:
@@ -183,6 +241,11 @@ class Engine:
     def record(self, stream: Stream, record: Record) -> None:
         """Apply a record and put it into the open batch; the caller schedules the commit."""
         batch = self.commit.open
+        bucket: Bucket | None = None
+        if type(record) is Created or type(record) is Deleted:
+            # Before anything changes, since loading it can fail.
+            bucket_id = bucket_of(stream.key)
+            bucket = self.buckets.bucket(bucket_id) if bucket_id else None
         change = batch.change(stream)
         before = stream.state
         after = apply(before, record)
@@ -195,14 +258,23 @@ class Engine:
             self._grown(stream, after, record, batch)
         elif type(record) is Created:
             assert after is not None
-            self._keep(stream)
+            self._streams.keep(stream.key, stream)
             self._created(stream, after, record, change, batch)
+            if bucket is not None:
+                self.buckets.count(bucket, 1)
         elif type(record) is Deleted:
             assert before is not None
             change.deleted = True
             change.records.clear()
             stream.dirty_records = stream.dirty_bytes = 0
             batch.transaction.delete(stream.key, before)
+            if bucket is not None:
+                self.buckets.count(bucket, -1)
+        elif type(record) is Published:
+            assert before is not None
+            assert after is not None
+            batch.transaction.publish(stream.key, before, after, record.content)
+            stream.dirty_records = stream.dirty_bytes = 0
         else:
             assert after is not None
             batch.transaction.checkpoint(stream.key, after)
@@ -211,10 +283,7 @@ class Engine:
     def _created(
         self, stream: Stream, after: StreamState, record: Created, change: Committed, batch: Batch
     ) -> None:
-        self._next_id = record.id + 1
-        if self._next_id > self._reserved:
-            self._reserved = record.id + ID_BLOCK
-            batch.transaction.reserve_ids(self._reserved)
+        self._use_id(record.id, batch)
         batch.transaction.create(stream.key, after)
         if record.content is not None and record.content.payload:
             change.records.append(record.content)
@@ -238,37 +307,16 @@ class Engine:
 
     def stream(self, key: bytes) -> Stream:
         """The stream of this name, loaded if need be; it may not exist."""
-        streams = self._streams
-        stream = streams.get(key)
+        stream = self._streams.get(key)
         if stream is not None:
-            streams.move_to_end(key)
             return stream
         stream = Stream(key, self.store.load(key))
         if stream.state is not None:
             # What was replayed just now must not be replayed, with more, the next time.
             stream.dirty_bytes = CHECKPOINT_BYTES
             # Names that do not exist must not push streams that do out of memory.
-            self._keep(stream)
+            self._streams.keep(key, stream)
         return stream
-
-    def _keep(self, stream: Stream) -> None:
-        """Have a stream be found from now on, and make room for it."""
-        if len(self._streams) >= self._streams_hot_max:
-            self._evict()
-        self._streams[stream.key] = stream
-
-    def _evict(self) -> None:
-        """Forget streams that were not used for the longest time and that nobody needs."""
-        streams = self._streams
-        for _ in range(EVICT_LOOKS_MAX):
-            if len(streams) < self._streams_hot_max or not streams:
-                return
-            key, stream = next(iter(streams.items()))
-            if self._forgettable(stream):
-                del streams[key]
-            else:
-                # In use: to the young end, so that the next round looks elsewhere.
-                streams.move_to_end(key)
 
     def _forgettable(self, stream: Stream) -> bool:
         if stream.pending is not None or stream.live is not None:
@@ -311,11 +359,37 @@ class Engine:
             self.record(stream, verdict.record)
         self.commit.schedule()
 
+    def count_expired(self, prefix: bytes, looks_max: int) -> int:
+        """How many streams of a bucket have expired and are not cleared away yet."""
+        due = self.store.due(self.clock(), looks_max)
+        keys = {entry.key for entry in due if entry.key.startswith(prefix)}
+        return sum(self._over(key) is not None for key in keys)
+
+    def clear_expired(self, prefix: bytes, looks_max: int) -> None:
+        """End the streams of a bucket whose time is over, as far as the first that lives on."""
+        cursor = b""
+        while looks_max > 0 and (names := self.store.names(prefix, cursor, 16)):
+            for key in names:
+                stream = self._over(key)
+                if stream is None:
+                    return
+                self.expire(stream, self.clock())
+            cursor = names[-1]
+            looks_max -= len(names)
+
+    def _over(self, key: bytes) -> Stream | None:
+        """A stream that is still stored though its time is over."""
+        stream = self.stream(key)
+        state = stream.state
+        over = state is not None and self.expired(stream, state, self.clock())
+        return stream if over else None
+
     async def close(self) -> None:
         """Commit what is pending, then close the store."""
         self._sweeper.stop()
         await self.commit.close()
         await self._sweeper.close()
+        self.blob_threads.shutdown()
         try:
             self.store.close()
         except Exception:  # rocksdict raises plain Exception

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 
-from tailrace.engine.base import Due, Garbage, Store, Transaction
-from tailrace.engine.codec import decode_record, encode_record
+from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, anything
+from tailrace.engine.codec import HEAD, decode_record, encode_record
+from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.machine import apply_appended
+from tailrace.protocol.names import bucket_of
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.state import Appended, StreamState
+from tailrace.protocol.state import Appended, Snapshot, StreamState
 
 __all__ = ["MemoryStore"]
 
@@ -34,7 +36,11 @@ class MemoryStore(Store):
         self.states: dict[bytes, StreamState] = {}
         self.records: dict[int, _Records] = {}
         self.index: list[Due] = []
-        self.deleted: dict[int, Garbage] = {}
+        self.buckets: dict[bytes, BucketState] = {}
+        # The keys of each bucket's streams, in order; nobody lists the base surface.
+        self.listed: dict[bytes, list[bytes]] = {}
+        self.snapshots: dict[int, list[bytes]] = {}
+        self.discarded: dict[tuple[int, int | None], Garbage] = {}
 
     def begin(self) -> "_MemoryTransaction":
         return _MemoryTransaction(self)
@@ -71,10 +77,40 @@ class MemoryStore(Store):
     def due(self, now: int, count_max: int) -> list[Due]:
         return [entry for entry in self.index[:count_max] if entry.deadline <= now]
 
-    def garbage(self, count_max: int) -> list[Garbage]:
-        return list(islice(self.deleted.values(), count_max))
+    def bucket(self, bucket: bytes) -> BucketState | None:
+        return self.buckets.get(bucket)
 
-    def compact(self, first_id: int, last_id: int) -> None: ...
+    def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
+        keys = self.listed.get(bucket_of(prefix), [])
+        first = max(bisect_left(keys, prefix), bisect_right(keys, after))
+        found = keys[first : first + count_max]
+        return [key for key in found if key.startswith(prefix)]
+
+    def spool(self, snapshot_id: int) -> Spool:
+        return _MemorySpool(self.snapshots, snapshot_id)
+
+    def read_snapshot(self, snapshot: Snapshot, index: int) -> bytes:
+        return self.snapshots[snapshot.id][index]
+
+    def garbage(self, count_max: int, allow: Callable[[Garbage], bool] = anything) -> list[Garbage]:
+        return list(islice(filter(allow, self.discarded.values()), count_max))
+
+    def unlink(self, garbage: list[Garbage]) -> None: ...
+
+    def trim(self, stream_id: int, until: int) -> None:
+        """Drop the records that lie wholly before a byte."""
+        records = self.records.get(stream_id)
+        if records is None:
+            return
+        count = bisect_left(records.starts, until)
+        if count and count == bisect_right(records.starts, until):
+            # No record starts there: the one before may reach beyond.
+            value = records.values[count - 1]
+            if records.starts[count - 1] + len(value) - HEAD.unpack_from(value)[3] > until:
+                count -= 1
+        del records.starts[:count], records.values[:count]
+
+    def compact(self, first: tuple[int, int], last: tuple[int, int]) -> None: ...
 
     def free_bytes(self) -> int | None:
         return None
@@ -82,6 +118,24 @@ class MemoryStore(Store):
     def interrupt(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class _MemorySpool(Spool):
+    """A large snapshot in the making."""
+
+    def __init__(self, snapshots: dict[int, list[bytes]], snapshot_id: int) -> None:
+        self._snapshots = snapshots
+        self._id = snapshot_id
+        self._chunks: list[bytes] = []
+
+    def write(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+
+    def finish(self) -> None:
+        self._snapshots[self._id] = self._chunks
+
+    def discard(self) -> None:
+        self._snapshots.pop(self._id, None)
 
 
 class _MemoryTransaction(Transaction):
@@ -94,6 +148,17 @@ class _MemoryTransaction(Transaction):
     def create(self, key: bytes, state: StreamState) -> None:
         self.changes.append(partial(self._store.states.__setitem__, key, state))
         self.changes.append(partial(self._store.records.__setitem__, state.id, _Records()))
+        if bucket := bucket_of(key):
+            self.changes.append(partial(self._list, bucket, key))
+
+    def _list(self, bucket: bytes, key: bytes) -> None:
+        insort(self._store.listed.setdefault(bucket, []), key)
+
+    def _unlist(self, bucket: bytes, key: bytes) -> None:
+        keys = self._store.listed[bucket]
+        del keys[bisect_left(keys, key)]
+        if not keys:
+            del self._store.listed[bucket]
 
     def append(self, stream_id: int, at: Offset, record: Appended) -> None:
         value = encode_record(at, record)
@@ -103,9 +168,37 @@ class _MemoryTransaction(Transaction):
         self.changes.append(partial(self._store.states.__setitem__, key, state))
 
     def delete(self, key: bytes, state: StreamState) -> None:
-        garbage = Garbage(state.id, state.tail.byte)
         self.changes.append(partial(self._store.states.pop, key, None))
-        self.changes.append(partial(self._store.deleted.__setitem__, state.id, garbage))
+        if bucket := bucket_of(key):
+            self.changes.append(partial(self._unlist, bucket, key))
+        self._discard(Garbage(state.id, state.tail.byte - state.earliest.byte))
+        if state.snapshot is not None:
+            self._discard(Garbage(state.snapshot.id, state.snapshot.size))
+
+    def publish(
+        self, key: bytes, before: StreamState, after: StreamState, content: bytes | None
+    ) -> None:
+        assert after.snapshot is not None
+        if content is not None:
+            self.changes.append(
+                partial(self._store.snapshots.__setitem__, after.snapshot.id, [content])
+            )
+        self.checkpoint(key, after)
+        if before.snapshot is not None:
+            self._discard(Garbage(before.snapshot.id, before.snapshot.size))
+        trimmed = after.earliest.byte - before.earliest.byte
+        if trimmed:
+            self._discard(Garbage(after.id, trimmed, until=after.earliest.byte))
+
+    def _discard(self, garbage: Garbage) -> None:
+        at = (garbage.id, garbage.until)
+        self.changes.append(partial(self._store.discarded.__setitem__, at, garbage))
+
+    def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
+        if state is None:
+            self.changes.append(partial(self._store.buckets.pop, bucket, None))
+        else:
+            self.changes.append(partial(self._store.buckets.__setitem__, bucket, state))
 
     def schedule(self, due: Due) -> None:
         def change() -> None:
@@ -125,5 +218,10 @@ class _MemoryTransaction(Transaction):
         self.changes.append(partial(setattr, self._store, "next_id", until))
 
     def reclaim(self, garbage: Garbage) -> None:
-        self.changes.append(partial(self._store.deleted.pop, garbage.id, None))
-        self.changes.append(partial(self._store.records.pop, garbage.id, None))
+        at = (garbage.id, garbage.until)
+        self.changes.append(partial(self._store.discarded.pop, at, None))
+        if garbage.until is None:
+            self.changes.append(partial(self._store.records.pop, garbage.id, None))
+            self.changes.append(partial(self._store.snapshots.pop, garbage.id, None))
+        else:
+            self.changes.append(partial(self._store.trim, garbage.id, garbage.until))

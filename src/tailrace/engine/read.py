@@ -20,7 +20,7 @@ __all__ = ["Slice", "locate", "read_slice"]
 
 
 class Slice(NamedTuple):
-    """Stored bytes of the messages between two offsets."""
+    """Stored bytes of the messages between two offsets, in pieces: records, or messages."""
 
     start: Offset
     end: Offset
@@ -50,9 +50,13 @@ def locate(store: Store, state: StreamState, offset: Offset) -> None:
         read_slice(store, state, offset, 1)
 
 
-def read_slice(store: Store, state: StreamState, start: Offset, bytes_max: int) -> Slice:
+def read_slice(
+    store: Store, state: StreamState, start: Offset, bytes_max: int, *, split: bool = False
+) -> Slice:
     """
     Whole messages from `start` on, at most `bytes_max` unless the first alone is larger.
+
+    `split` makes each message a part of its own.
 
     Raises:
         OffsetBeyondTail, OffsetGone, OffsetMisaligned: As for `locate`.
@@ -76,11 +80,11 @@ def read_slice(store: Store, state: StreamState, start: Offset, bytes_max: int) 
             taken, length = _fit(value, head, count, skipped, room, first=not parts)
             if taken:
                 at = len(value) - size
-                parts.append(memoryview(value)[at : at + length])
+                _add(parts, value, head, count, skipped, at, at + length, split=split)
                 message += taken
                 byte += length
             return Slice(start, Offset(message, byte), parts)
-        parts.append(memoryview(value)[len(value) - size :])
+        _add(parts, value, head, count, skipped, len(value) - size, len(value), split=split)
         message += count - skipped
         byte += size
         room -= size
@@ -88,6 +92,30 @@ def read_slice(store: Store, state: StreamState, start: Offset, bytes_max: int) 
         # All of the stream is stored, so something that was stored is not there.
         raise StorageDamaged(start.token())
     return Slice(start, Offset(message, byte), parts)
+
+
+def _add(
+    parts: list[bytes | memoryview],
+    value: bytes,
+    head: int,
+    count: int,
+    skipped: int,
+    at: int,
+    end: int,
+    *,
+    split: bool,
+) -> None:
+    """Take bytes of a record, from one message boundary to another."""
+    view = memoryview(value)
+    if not split or count < 2:
+        if at < end:
+            parts.append(view[at:end])
+        return
+    for length in lengths_of(value, head, count)[skipped:]:
+        if at == end:
+            return
+        parts.append(view[at : at + length])
+        at += length
 
 
 def _skip(value: bytes, head: int, count: int, messages: int, size: int, start: Offset) -> int:

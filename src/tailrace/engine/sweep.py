@@ -40,8 +40,8 @@ class Sweeper:
         # What a step found is found again until its batch is written: one step at a time.
         self._under_way = False
         self._reclaimed_bytes = 0
-        # Ids of reclaimed streams, from, to: what the next compaction looks at, and no more.
-        self._ranges: list[tuple[int, int]] = []
+        # Of reclaimed records, from, to before: what the next compaction looks at, and no more.
+        self._ranges: list[tuple[tuple[int, int], tuple[int, int]]] = []
         self._compaction: threading.Thread | None = None
         self._timer = self._loop.call_later(SWEEP_S, self._sweep)
 
@@ -110,12 +110,16 @@ class Sweeper:
 
     def _reclaim(self) -> bool:
         engine = self._engine
-        garbage = engine.store.garbage(RECLAIM_COUNT_MAX)
-        for entry in garbage:
-            engine.commit.open.transaction.reclaim(entry)
-            self._reclaimed(entry)
-        if garbage:
-            self._commit()
+        if engine.commit.syncing is not None:
+            # What is written but not published yet, readers may still come to need: see `pins`.
+            return False
+        garbage = engine.store.garbage(RECLAIM_COUNT_MAX, engine.pins.allow)
+        if any(entry.file for entry in garbage):
+            self._under_way = True
+            job = self._loop.run_in_executor(engine.blob_threads, engine.store.unlink, garbage)
+            job.add_done_callback(lambda done: self._unlinked(done, garbage))
+        elif garbage:
+            self._note(garbage)
         elif self._compaction is None and (
             self._reclaimed_bytes >= COMPACT_BYTES_MIN or (engine.full and self._ranges)
         ):
@@ -125,18 +129,39 @@ class Sweeper:
             self._compaction.start()
         return bool(garbage)
 
+    def _unlinked(self, done: "asyncio.Future[None]", garbage: list[Garbage]) -> None:
+        """The files are gone, or cannot be removed now: then the notes of them stay."""
+        self._under_way = False
+        error = done.exception()
+        if error is not None:
+            self._loop.call_exception_handler(
+                {"message": "cannot remove old snapshots", "exception": error}
+            )
+        elif self._engine.failure is None and not self._stopped:
+            self._note(garbage)
+
+    def _note(self, garbage: list[Garbage]) -> None:
+        for entry in garbage:
+            self._engine.commit.open.transaction.reclaim(entry)
+            self._reclaimed(entry)
+        self._commit()
+
     def _reclaimed(self, garbage: Garbage) -> None:
         """Note what to compact: neighbours together, and no more ranges than a thread can do."""
+        if garbage.file:
+            return
         self._reclaimed_bytes += garbage.bytes
-        first = last = garbage.id
-        if self._ranges and (
-            0 <= first - self._ranges[-1][1] <= NEIGHBOURS or len(self._ranges) == RANGES_MAX
-        ):
-            before = self._ranges.pop()
-            first, last = min(before[0], first), max(before[1], last)
+        first = (garbage.id, 0)
+        last = (garbage.id + 1, 0) if garbage.until is None else (garbage.id, garbage.until)
+        if self._ranges:
+            before = self._ranges[-1]
+            near = 0 <= first[0] - before[1][0] <= NEIGHBOURS
+            if near or len(self._ranges) == RANGES_MAX:
+                self._ranges.pop()
+                first, last = min(before[0], first), max(before[1], last)
         self._ranges.append((first, last))
 
-    def _compact(self, ranges: list[tuple[int, int]]) -> None:
+    def _compact(self, ranges: list[tuple[tuple[int, int], tuple[int, int]]]) -> None:
         try:
             for first, last in ranges:
                 if not self._stopped:

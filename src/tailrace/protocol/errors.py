@@ -9,6 +9,10 @@ from typing import ClassVar
 
 __all__ = [
     "BodyEmpty",
+    "BucketExists",
+    "BucketInvalid",
+    "BucketNotEmpty",
+    "BucketNotFound",
     "ContentTypeInvalid",
     "ContentTypeMismatch",
     "ContentTypeMissing",
@@ -25,6 +29,10 @@ __all__ = [
     "QueryInvalid",
     "Refusal",
     "SeqRegression",
+    "SnapshotBeyondTail",
+    "SnapshotConflict",
+    "SnapshotNeeded",
+    "SnapshotNotFound",
     "StreamClosed",
     "StreamExists",
     "StreamNotFound",
@@ -147,7 +155,10 @@ class OffsetGone(Refusal):
 
     @property
     def detail(self) -> str:
-        return f"{self.token} lies before the earliest retained offset {self.earliest}"
+        return (
+            f"{self.token} lies before the earliest retained offset {self.earliest}: start again "
+            "from the stream's /bootstrap"
+        )
 
 
 class StreamNotFound(Refusal):
@@ -333,4 +344,134 @@ class SeqRegression(Refusal):
     def detail(self) -> str:
         return (
             f"Stream-Seq {self.received!r} is not above the last, {self.last!r} (compared as bytes)"
+        )
+
+
+class BucketInvalid(Refusal):
+    """No bucket can be called this (X§1.1)."""
+
+    code = "bucket-invalid"
+    title = "Invalid bucket id"
+
+    def __init__(self, bucket_id: str) -> None:
+        super().__init__(bucket_id)
+        self.bucket_id = bucket_id
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"{self.bucket_id!r} cannot be a bucket: an id has 4 to 64 characters out of a-z, 0-9, "
+            "'_' and '-' (streams without a bucket live under /v1/stream/)"
+        )
+
+
+class BucketNotFound(Refusal):
+    """There is no such bucket (X§1.3, X§1.6)."""
+
+    status = 404
+    code = "bucket-not-found"
+    title = "Bucket not found"
+
+    @property
+    def detail(self) -> str:
+        return "no bucket of this name: create it with PUT /{bucket_id} before its streams"
+
+
+class BucketExists(Refusal):
+    """PUT on a bucket that exists (X§1.2)."""
+
+    status = 409
+    code = "bucket-exists"
+    title = "Bucket exists"
+
+    @property
+    def detail(self) -> str:
+        return "the bucket exists already; it was not changed"
+
+
+class BucketNotEmpty(Refusal):
+    """DELETE of a bucket that has streams (X§1.5)."""
+
+    status = 409
+    code = "bucket-not-empty"
+    title = "Bucket is not empty"
+
+    def __init__(self, streams: int) -> None:
+        super().__init__(streams)
+        self.streams = streams
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"the bucket still has {self.streams} of its streams: delete first what "
+            "GET /{bucket_id}/streams lists"
+        )
+
+
+class SnapshotBeyondTail(Refusal):
+    """A snapshot of messages that the stream does not have (X§2.2)."""
+
+    status = 409
+    code = "snapshot-beyond-tail"
+    title = "Snapshot offset is past the tail"
+
+    def __init__(self, token: str, tail: str) -> None:
+        super().__init__(token, tail)
+        self.token = token
+        self.tail = tail
+
+    @property
+    def detail(self) -> str:
+        return f"{self.token} is past the tail {self.tail}: a snapshot covers stored messages only"
+
+
+class SnapshotConflict(Refusal):
+    """Another snapshot was published at this offset (X§2.2)."""
+
+    status = 409
+    code = "snapshot-conflict"
+    title = "Another snapshot is published at this offset"
+
+    def __init__(self, token: str) -> None:
+        super().__init__(token)
+        self.token = token
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"the snapshot at {self.token} has other bytes or another Content-Type and stays as it "
+            "is: publish at a later offset"
+        )
+
+
+class SnapshotNotFound(Refusal):
+    """There is no visible snapshot, or none at this offset (X§2.3, X§2.5, X§2.6)."""
+
+    status = 404
+    code = "snapshot-not-found"
+    title = "Snapshot not found"
+
+    def __init__(self, latest: str | None = None) -> None:
+        super().__init__(latest)
+        self.latest = latest
+
+    @property
+    def detail(self) -> str:
+        if self.latest is None:
+            return "the stream has no snapshot: publish one with PUT …/snapshot/{offset}"
+        return f"no snapshot at this offset; the latest is at {self.latest}"
+
+
+class SnapshotNeeded(Refusal):
+    """DELETE of the latest snapshot: without it, bootstrap would be incomplete (X§2.6)."""
+
+    status = 409
+    code = "snapshot-needed"
+    title = "The latest snapshot cannot be deleted"
+
+    @property
+    def detail(self) -> str:
+        return (
+            "messages before this snapshot are no longer retained, so bootstrap needs it: publish "
+            "a later one, which replaces it"
         )

@@ -9,6 +9,9 @@ PRODUCER_INTEGER_MAX: Final = 2**53 - 1
 STREAM_SEQ_BYTES_MAX: Final = 512
 CONTENT_TYPE_BYTES_MAX: Final = 256
 STREAM_NAME_BYTES_MAX: Final = 1024
+# X§1.1, both of them.
+STREAM_ID_BYTES_MAX: Final = 122
+BUCKETED_KEY_BYTES_MAX: Final = 122
 # What an array is taken apart into takes up to a hundred times its bytes in memory. Counting its
 # commas, inner ones too, is a bound that costs nothing.
 JSON_COMMAS_MAX: Final = 1_000_000

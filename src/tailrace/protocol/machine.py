@@ -19,6 +19,13 @@ The order of checks on an append is public behaviour:
     body                         400 if empty or not JSON
     producer: in order           409 for a gap, 400 for a new epoch that does not start at 0
     Stream-Seq                   409 unless it grows
+
+A snapshot (X§2.2) is refused in this order:
+
+    the stream exists            404
+    the offset is past the tail  409
+    it is no longer retained     410
+    one is published there       204 if it is the same, else 409
 """
 
 from enum import Enum
@@ -32,7 +39,10 @@ from tailrace.protocol.errors import (
     ContentTypeMismatch,
     ContentTypeMissing,
     JsonInvalid,
+    OffsetGone,
     SeqRegression,
+    SnapshotBeyondTail,
+    SnapshotConflict,
     StreamClosed,
     StreamExists,
     StreamNotFound,
@@ -49,6 +59,8 @@ from tailrace.protocol.state import (
     Delete,
     Deleted,
     Expire,
+    Publish,
+    Published,
     Record,
     StreamState,
     Touch,
@@ -67,6 +79,7 @@ class Effect(Enum):
     DUPLICATE = "duplicate"
     CLOSED = "closed"
     DELETED = "deleted"
+    PUBLISHED = "published"
     TOUCHED = "touched"
     NOTHING = "nothing"
 
@@ -98,7 +111,7 @@ def decide(state: StreamState | None, command: Command, now: int) -> Verdict:
     if type(command) is Create:
         return _decide_create(state, command, now)
     if state is None:
-        if type(command) is Delete:
+        if type(command) is Delete or type(command) is Publish:
             raise StreamNotFound
         return _NOTHING
     match command:
@@ -109,6 +122,8 @@ def decide(state: StreamState | None, command: Command, now: int) -> Verdict:
             if deadline is None or now < deadline:
                 return _NOTHING
             return Verdict(Effect.DELETED, Deleted(now))
+        case Publish():
+            return _decide_publish(state, command, now)
         case Touch():
             if state.ttl_s is None:
                 return _NOTHING
@@ -204,6 +219,27 @@ def _decide_closed(state: StreamState, command: Append, known: ProducerState | N
     raise StreamClosed(state.tail.token(), known.epoch, known.last_seq)
 
 
+def _decide_publish(state: StreamState, command: Publish, now: int) -> Verdict:
+    """X§2.2. Whether the offset is a message boundary only the stored records can tell."""
+    if state.id != command.stream_id:
+        # While it was uploaded, another stream came to be under the name of the one it is of.
+        raise StreamNotFound
+    wanted, current = command.snapshot, state.snapshot
+    token = wanted.offset.token()
+    if wanted.offset > state.tail:
+        raise SnapshotBeyondTail(token, state.tail.token())
+    if wanted.offset < state.earliest:
+        raise OffsetGone(token, state.earliest.token())
+    if current is not None and current.offset == wanted.offset:
+        # Clients that have seen a snapshot must not see another one in its place.
+        if (current.digest, current.size, current.content_type) != (
+            wanted.digest, wanted.size, wanted.content_type,
+        ):  # fmt: skip
+            raise SnapshotConflict(token)
+        return _EXISTED
+    return Verdict(Effect.PUBLISHED, Published(replace(wanted, time=now), command.content))
+
+
 def _json_messages(body: bytes) -> tuple[bytes, tuple[int, ...]]:
     """The stored form of a JSON body, and where its messages end, if there are several."""
     messages = split_messages(body)
@@ -236,6 +272,15 @@ def apply(state: StreamState | None, record: Record) -> StreamState | None:
             return created if record.content is None else apply_appended(created, record.content)
         case Deleted():
             return None
+        case Published(snapshot):
+            assert state is not None
+            return replace(
+                state,
+                snapshot=snapshot,
+                # X§2.2: the server MUST treat it as the new earliest retained offset.
+                earliest=snapshot.offset,
+                touched_at=max(state.touched_at, snapshot.time),
+            )
         case Touched(time):
             assert state is not None
             return replace(state, touched_at=max(state.touched_at, time))

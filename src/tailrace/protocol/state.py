@@ -16,11 +16,33 @@ __all__ = [
     "Delete",
     "Deleted",
     "Expire",
+    "Publish",
+    "Published",
     "Record",
+    "Snapshot",
     "StreamState",
     "Touch",
     "Touched",
 ]
+
+
+class Snapshot(Struct, frozen=True, gc=False):
+    """
+    A stream's content from its beginning to before `offset`, as its publisher made it (X§2).
+
+    Where its bytes lie is the store's affair; `id` is what they are called there.
+    """
+
+    offset: Offset
+    id: int
+    size: int
+    content_type: str
+    digest: bytes
+    """SHA-256 of its bytes: whether a second publication is the same."""
+    inline: bool
+    """Small enough to travel in the record that publishes it."""
+    time: int = 0
+    """When it was published."""
 
 
 class StreamState(Struct, frozen=True, kw_only=True, gc=False):
@@ -44,6 +66,8 @@ class StreamState(Struct, frozen=True, kw_only=True, gc=False):
     closed_by: ProducerClaim | None = None
     stream_seq: str | None = None
     producers: Producers = NO_PRODUCERS
+    snapshot: Snapshot | None = None
+    """The latest one, which is the only visible one."""
 
     def deadline(self, sliding: bool) -> int | None:
         """The moment from which on the stream no longer exists."""
@@ -95,7 +119,15 @@ class Touched(Struct, frozen=True, gc=False):
     time: int
 
 
-Record: TypeAlias = Appended | Created | Deleted | Touched
+class Published(Struct, frozen=True, gc=False):
+    """A snapshot became the visible one, and its offset the earliest retained one."""
+
+    snapshot: Snapshot
+    content: bytes | None
+    """Its bytes, if it is inline; others are stored before this record is made."""
+
+
+Record: TypeAlias = Appended | Created | Deleted | Published | Touched
 
 
 class Create(Struct, frozen=True, kw_only=True, gc=False):
@@ -133,4 +165,12 @@ class Touch(Struct, frozen=True, gc=False):
     """A read, where the TTL slides."""
 
 
-Command: TypeAlias = Create | Append | Delete | Expire | Touch
+class Publish(Struct, frozen=True, gc=False):
+    """PUT of a snapshot, whose offset is known to be a message boundary of this very stream."""
+
+    stream_id: int
+    snapshot: Snapshot
+    content: bytes | None
+
+
+Command: TypeAlias = Create | Append | Delete | Expire | Publish | Touch

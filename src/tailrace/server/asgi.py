@@ -23,7 +23,7 @@ from tailrace.engine.core import Engine
 from tailrace.protocol.errors import Refusal
 from tailrace.server.errors import BodyTooLarge, MalformedRequest
 from tailrace.server.headers import COMMON
-from tailrace.server.message import Frame, LiveBody, Request, Response
+from tailrace.server.message import BodySink, Frame, LiveBody, Request, Response
 from tailrace.server.problem import problem
 from tailrace.server.run import open_store
 from tailrace.server.service import Service, clock_ms
@@ -113,11 +113,16 @@ class TailraceApp:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._open()
         try:
-            request = _request(scope, await _body(scope, receive, self.settings.body_bytes_max))
+            request = _request(scope)
+            request.sink = service.receive(request, early=True)
+            if request.sink is not None:
+                complete = await _pour(request.sink, receive)
+            else:
+                complete = await _collect(request, receive, self.settings.body_bytes_max)
         except Refusal as refusal:
             await _send_whole(scope, send, problem(refusal, body=scope["method"] != "HEAD"))
             return
-        if request is None:
+        if not complete:
             # The peer went away before its request was complete: it changes nothing.
             return
         answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
@@ -148,29 +153,51 @@ class _AsgiRequest(Request):
     __slots__ = ("prefix", "scheme")
 
 
-async def _body(scope: Scope, receive: Receive, bytes_max: int) -> bytes | None:
-    """The whole body, or None if the peer went away before it was complete."""
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit() and int(value) > bytes_max:
-            raise BodyTooLarge(bytes_max)
+async def _pour(sink: BodySink, receive: Receive) -> bool:
+    """Pass the body on as it comes; false if the peer went away before it was complete."""
+    room = asyncio.Event()
+    sink.drained = room.set
+    try:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                sink.cancel()
+                return False
+            if piece := message.get("body", b""):
+                sink.write(piece)
+            if not message.get("more_body", False):
+                return True
+            while sink.blocked:
+                room.clear()
+                await room.wait()
+    except BaseException:
+        sink.cancel()
+        raise
+
+
+async def _collect(request: Request, receive: Receive, bytes_max: int) -> bool:
+    """Read the whole body; false if the peer went away before it was complete."""
+    length = request.headers.get(b"content-length", b"")
+    if length.isdigit() and int(length) > bytes_max:
+        raise BodyTooLarge(bytes_max)
     pieces: list[bytes] = []
     size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return None
+            return False
         piece = message.get("body", b"")
         size += len(piece)
         if size > bytes_max:
             raise BodyTooLarge(bytes_max)
         pieces.append(piece)
         if not message.get("more_body", False):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            request.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return True
 
 
-def _request(scope: Scope, body: bytes | None) -> Request | None:
-    if body is None:
-        return None
+def _request(scope: Scope) -> Request:
+    """A request whose body is still to come."""
     headers: dict[bytes, bytes] = {}
     repeated: set[bytes] = set()
     for name, raw in scope["headers"]:
@@ -186,7 +213,7 @@ def _request(scope: Scope, body: bytes | None) -> Request | None:
         path = path[len(prefix) :]
     if not path.startswith(b"/"):
         raise MalformedRequest("the request target is not a path")
-    request = _AsgiRequest(scope["method"].upper(), path, scope["query_string"], headers, body)
+    request = _AsgiRequest(scope["method"].upper(), path, scope["query_string"], headers, b"")
     request.scheme = scope.get("scheme", "http").encode()
     request.prefix = prefix
     request.repeated = frozenset(repeated) or None
@@ -209,7 +236,9 @@ async def _gone(receive: Receive) -> None:
 
 def _start(response: Response, *, length: bool) -> MutableMapping[str, Any]:
     headers = [(name.lower(), value) for name, value in (*COMMON, *response.headers)]
-    if length and response.status not in (204, 304):
+    if response.length is not None:
+        headers.append((b"content-length", b"%d" % response.length))
+    elif length and response.status not in (204, 304):
         headers.append((b"content-length", b"%d" % len(response.body)))
     return {"type": "http.response.start", "status": response.status, "headers": headers}
 
@@ -227,7 +256,7 @@ class _Stream:
         self._live = live
         self._frames: deque[bytes] = deque()
         self._bytes = 0
-        self._finished = False
+        self._finished = self._aborted = False
         self._wake = asyncio.Event()
 
     @property
@@ -241,6 +270,10 @@ class _Stream:
 
     def finish(self) -> None:
         self._finished = True
+        self._wake.set()
+
+    def abort(self) -> None:
+        self._aborted = True
         self._wake.set()
 
     async def run(self, response: Response, receive: Receive, send: Send) -> None:
@@ -262,7 +295,7 @@ class _Stream:
 
     async def _send(self, send: Send) -> None:
         while True:
-            while self._frames:
+            while self._frames and not self._aborted:
                 data = b"".join(self._frames)
                 self._frames.clear()
                 await send({"type": "http.response.body", "body": data, "more_body": True})
@@ -270,6 +303,9 @@ class _Stream:
                 self._bytes = sum(map(len, self._frames))
                 if blocked and not self.blocked:
                     self._live.drained()
+            if self._aborted:
+                # Without its end: the server cuts the peer off.
+                return
             if self._finished:
                 await send({"type": "http.response.body", "body": b""})
                 return

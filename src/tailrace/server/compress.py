@@ -12,40 +12,68 @@ from typing import Final
 import brotli
 import zstandard
 
-__all__ = ["COMPRESS_BYTES_MIN", "compress", "negotiate"]
+__all__ = ["COMPRESS_BYTES_MIN", "Packer", "compress", "negotiate"]
 
 COMPRESS_BYTES_MIN: Final = 1024
 
 
-def _gzip(body: bytes) -> bytes:
-    packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
-    return packer.compress(body) + packer.flush()
+class _Zlib:
+    def __init__(self, bits: int) -> None:
+        self._packer = zlib.compressobj(1, zlib.DEFLATED, bits)
+
+    def pack(self, piece: bytes) -> bytes:
+        return self._packer.compress(piece)
+
+    def finish(self) -> bytes:
+        return self._packer.flush()
 
 
-def _deflate(body: bytes) -> bytes:
-    return zlib.compress(body, 1)
+class _Brotli:
+    def __init__(self) -> None:
+        self._packer = brotli.Compressor(quality=3)
+
+    def pack(self, piece: bytes) -> bytes:
+        data: bytes = self._packer.process(piece)
+        return data
+
+    def finish(self) -> bytes:
+        data: bytes = self._packer.finish()
+        return data
 
 
-def _brotli(body: bytes) -> bytes:
-    packed: bytes = brotli.compress(body, quality=3)
-    return packed
+class _Zstd:
+    def __init__(self) -> None:
+        self._packer = zstandard.ZstdCompressor(level=1).compressobj()
 
+    def pack(self, piece: bytes) -> bytes:
+        return self._packer.compress(piece)
 
-def _zstd(body: bytes) -> bytes:
-    return zstandard.ZstdCompressor(level=1).compress(body)
+    def finish(self) -> bytes:
+        return self._packer.flush()
 
 
 # The order is our preference among those that a client likes equally.
-_CODINGS: Final[dict[str, Callable[[bytes], bytes]]] = {
-    "zstd": _zstd,
-    "br": _brotli,
-    "gzip": _gzip,
-    "deflate": _deflate,
+_CODINGS: Final[dict[str, Callable[[], _Zstd | _Brotli | _Zlib]]] = {
+    "zstd": _Zstd,
+    "br": _Brotli,
+    "gzip": lambda: _Zlib(16 + zlib.MAX_WBITS),
+    "deflate": lambda: _Zlib(zlib.MAX_WBITS),
 }
 
 
+class Packer:
+    """Compresses a body that comes in pieces."""
+
+    def __init__(self, coding: str) -> None:
+        packer = _CODINGS[coding]()
+        self.pack = packer.pack
+        self.finish = packer.finish
+
+
 def compress(coding: str, body: bytes) -> bytes:
-    return _CODINGS[coding](body)
+    """A whole body, compressed."""
+    packer = Packer(coding)
+    return packer.pack(body) + packer.finish()
 
 
 @lru_cache(maxsize=256)

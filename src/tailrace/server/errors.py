@@ -12,6 +12,8 @@ __all__ = [
     "NotReady",
     "RequestTimeout",
     "RouteNotFound",
+    "SnapshotNotStored",
+    "SnapshotTooLarge",
     "TooManyConnections",
     "TransferCodingUnknown",
     "UpgradeRefused",
@@ -28,7 +30,10 @@ class RouteNotFound(Refusal):
 
     @property
     def detail(self) -> str:
-        return "nothing is served at this path: streams live under /v1/stream/{path}"
+        return (
+            "nothing is served at this path: streams live under /v1/stream/{path} and "
+            "/{bucket_id}/{stream_id}"
+        )
 
 
 class MethodNotAllowed(Refusal):
@@ -64,6 +69,37 @@ class BodyTooLarge(Refusal):
         return (
             f"a request body may have {self.bytes_max} bytes at most (--body-bytes-max); "
             "send it in several appends"
+        )
+
+
+class SnapshotTooLarge(Refusal):
+    """The snapshot is over `--snapshot-bytes-max` (X§2.2)."""
+
+    status = 413
+    code = "snapshot-too-large"
+    title = "Snapshot too large"
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max)
+        self.bytes_max = bytes_max
+
+    @property
+    def detail(self) -> str:
+        return f"a snapshot may have {self.bytes_max} bytes at most (--snapshot-bytes-max)"
+
+
+class SnapshotNotStored(Refusal):
+    """The disk refused the bytes of a snapshot; the one before it stays visible."""
+
+    status = 503
+    code = "snapshot-not-stored"
+    title = "Snapshot could not be stored"
+
+    @property
+    def detail(self) -> str:
+        return (
+            "the server's disk failed while the snapshot was written; nothing was changed: retry, "
+            "and look at the server's log if it happens again"
         )
 
 

@@ -11,6 +11,7 @@ STREAM_CURSOR: Final = b"Stream-Cursor"
 STREAM_TTL: Final = b"Stream-TTL"
 STREAM_EXPIRES_AT: Final = b"Stream-Expires-At"
 STREAM_EARLIEST_OFFSET: Final = b"Stream-Earliest-Offset"
+STREAM_SNAPSHOT_OFFSET: Final = b"Stream-Snapshot-Offset"
 STREAM_SSE_DATA_ENCODING: Final = b"Stream-SSE-Data-Encoding"
 PRODUCER_EPOCH: Final = b"Producer-Epoch"
 PRODUCER_SEQ: Final = b"Producer-Seq"
@@ -21,13 +22,15 @@ CONTENT_TYPE: Final = b"Content-Type"
 ETAG: Final = b"ETag"
 LOCATION: Final = b"Location"
 TRUE: Final = b"true"
+FALSE: Final = b"false"
 NO_STORE: Final = (CACHE_CONTROL, b"no-store")
 
 # What a script in a browser may read of an answer.
 _EXPOSED: Final = (
     STREAM_NEXT_OFFSET, STREAM_UP_TO_DATE, STREAM_CLOSED, STREAM_CURSOR, STREAM_TTL,
-    STREAM_EXPIRES_AT, STREAM_EARLIEST_OFFSET, STREAM_SSE_DATA_ENCODING, PRODUCER_EPOCH,
-    PRODUCER_SEQ, PRODUCER_EXPECTED_SEQ, PRODUCER_RECEIVED_SEQ, ETAG, LOCATION, b"Retry-After",
+    STREAM_EXPIRES_AT, STREAM_EARLIEST_OFFSET, STREAM_SNAPSHOT_OFFSET,
+    STREAM_SSE_DATA_ENCODING, PRODUCER_EPOCH, PRODUCER_SEQ, PRODUCER_EXPECTED_SEQ,
+    PRODUCER_RECEIVED_SEQ, ETAG, LOCATION, b"Retry-After",
 )  # fmt: skip
 # What a script in a browser may send, beyond what every request may have.
 _ALLOWED: Final = (

@@ -97,6 +97,7 @@ class Live:
         """§5.7: answer at once if there is something to say, else wait."""
         state = stream.durable
         assert state is not None
+        where.check(state)
         cursor = self.cursor(client_cursor)
         start = state.tail if where.offset is None else where.offset
         if start != state.tail:
@@ -113,6 +114,7 @@ class Live:
         """§5.8: the head of an event stream; its body is a session."""
         state = stream.durable
         assert state is not None
+        where.check(state)
         headers = [(h.CONTENT_TYPE, b"text/event-stream"), (h.CACHE_CONTROL, b"no-cache")]
         if not is_text(state.content_type):
             headers.append((h.STREAM_SSE_DATA_ENCODING, b"base64"))
@@ -313,6 +315,8 @@ class SseSession:
     It is either at the tail, and then `advance` gives it each commit's frame, or behind, and then
     `pump` reads on from storage whenever the sink has room.
     """
+
+    endless = True
 
     def __init__(self, live: Live, stream: Stream, start: Offset, cursor: int) -> None:
         self.position = start

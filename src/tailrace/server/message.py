@@ -1,14 +1,36 @@
 """What passes between a transport and the service."""
 
+from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Frame", "LiveBody", "Request", "Response", "Sink", "Waiting"]
+__all__ = ["BodySink", "Frame", "LiveBody", "Request", "Response", "Sink", "Waiting"]
+
+
+class BodySink(Protocol):
+    """Where a body goes that is too large to be collected: the service's side of a request."""
+
+    @property
+    def blocked(self) -> bool:
+        """Read nothing more from the client until `drained` is called."""
+
+    drained: Callable[[], None] | None
+
+    def write(self, data: bytes) -> None:
+        """
+        Take a piece of the body.
+
+        Raises:
+            Refusal: It is too large, or cannot be stored.
+        """
+
+    def cancel(self) -> None:
+        """The rest will not come, or the request was refused."""
 
 
 class Request:
     """A whole request. Header names are in lower case; a repeated header is joined by a comma."""
 
-    __slots__ = ("body", "headers", "method", "path", "query", "repeated")
+    __slots__ = ("body", "headers", "method", "path", "query", "repeated", "sink")
 
     # What an app that we are mounted in says of how it was reached.
     scheme: bytes
@@ -25,6 +47,8 @@ class Request:
         self.body = body
         # Which headers came more than once, if any did.
         self.repeated: frozenset[bytes] | None = None
+        # Where the body went, if it was not collected; `body` is empty then.
+        self.sink: BodySink | None = None
 
     @property
     def url(self) -> bytes:
@@ -65,9 +89,15 @@ class Sink(Protocol):
     def finish(self) -> None:
         """The answer is complete."""
 
+    def abort(self) -> None:
+        """The answer cannot be completed: cut the peer off, so that it notices."""
+
 
 class LiveBody(Protocol):
     """A body that goes on: the service's side of a live answer."""
+
+    endless: bool
+    """It waits for what is yet to come; a client that stops listening need not be written to."""
 
     def start(self, sink: Sink) -> None: ...
 
@@ -79,9 +109,9 @@ class LiveBody(Protocol):
 
 
 class Response:
-    """A whole answer, or the head of a live one."""
+    """A whole answer, or the head of a live one, whose length may be known all the same."""
 
-    __slots__ = ("body", "headers", "live", "status")
+    __slots__ = ("body", "headers", "length", "live", "status")
 
     def __init__(
         self,
@@ -89,11 +119,13 @@ class Response:
         headers: list[tuple[bytes, bytes]],
         body: bytes = b"",
         live: LiveBody | None = None,
+        length: int | None = None,
     ) -> None:
         self.status = status
         self.headers = headers
         self.body = body
         self.live = live
+        self.length = length
 
 
 class Waiting(Protocol):

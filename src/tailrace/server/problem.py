@@ -11,7 +11,12 @@ from tailrace.protocol.errors import (
     StreamClosed,
 )
 from tailrace.server import headers as h
-from tailrace.server.errors import MethodNotAllowed, NotReady, TooManyConnections
+from tailrace.server.errors import (
+    MethodNotAllowed,
+    NotReady,
+    SnapshotNotStored,
+    TooManyConnections,
+)
 from tailrace.server.message import Response
 
 __all__ = ["problem"]
@@ -56,6 +61,6 @@ def _owed(refusal: Refusal) -> list[tuple[bytes, bytes]]:
             return [(h.STREAM_EARLIEST_OFFSET, refusal.earliest.encode())]
         case MethodNotAllowed():
             return [(b"Allow", refusal.allowed.encode())]
-        case StorageFailed() | DiskFull() | NotReady() | TooManyConnections():
+        case StorageFailed() | DiskFull() | NotReady() | TooManyConnections() | SnapshotNotStored():
             return [(b"Retry-After", _RETRY_AFTER_S)]
     return []

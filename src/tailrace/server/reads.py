@@ -12,13 +12,14 @@ from typing import Final, NamedTuple
 from tailrace.engine.core import Engine
 from tailrace.engine.read import Slice
 from tailrace.engine.stream import Stream
-from tailrace.protocol.errors import QueryInvalid
+from tailrace.protocol.errors import OffsetGone, QueryInvalid
 from tailrace.protocol.expiry import format_expires_at
 from tailrace.protocol.json_mode import array_parts
 from tailrace.protocol.offset import BEGINNING, START, TAIL, Offset, parse_offset
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
 from tailrace.server.compress import COMPRESS_BYTES_MIN, compress, negotiate
+from tailrace.server.conditional import matches
 from tailrace.server.errors import Internal
 from tailrace.server.message import Request, Response
 from tailrace.server.problem import problem
@@ -34,6 +35,13 @@ class Where(NamedTuple):
     """Where a read starts: an offset, or None for the tail of now."""
 
     offset: Offset | None
+    beginning: bool = False
+    """It was asked for as the beginning, which may be gone though an offset is the same place."""
+
+    def check(self, state: StreamState) -> None:
+        """X§2.2: once there is a snapshot, `-1` is gone, wherever the snapshot is."""
+        if self.beginning and state.snapshot is not None:
+            raise OffsetGone(BEGINNING, state.earliest.token())
 
 
 def parse_where(query: dict[str, str], *, live: bool) -> Where:
@@ -48,13 +56,13 @@ def parse_where(query: dict[str, str], *, live: bool) -> Where:
     if token is None:
         if live:
             raise QueryInvalid("offset", "is required on a live read; -1 starts at the beginning")
-        return Where(START)
+        return Where(START, beginning=True)
     if token == "":
         raise QueryInvalid("offset", "must not be empty; -1 starts at the beginning")
     if token == TAIL:
         return Where(None)
     if token == BEGINNING:
-        return Where(START)
+        return Where(START, beginning=True)
     return Where(parse_offset(token))
 
 
@@ -81,6 +89,10 @@ class Reads:
             headers.append((h.STREAM_EXPIRES_AT, format_expires_at(state.expires_at).encode()))
         if state.closed:
             headers.append((h.STREAM_CLOSED, h.TRUE))
+        if state.snapshot is not None:
+            # X§2.4; and before it nothing is retained.
+            headers.append((h.STREAM_SNAPSHOT_OFFSET, state.snapshot.offset.encoded()))
+            headers.append((h.STREAM_EARLIEST_OFFSET, state.earliest.encoded()))
         return Response(200, headers)
 
     def answer(
@@ -98,6 +110,7 @@ class Reads:
         if start is None:
             reply(self._at_tail(state))
             return
+        where.check(state)
         piece = self._engine.read(stream, start, self._chunk_bytes)
         coding = negotiate(request.headers.get(b"accept-encoding", b""))
         self.reply_slice(request, stream, piece, coding, reply, cursor)
@@ -134,7 +147,7 @@ class Reads:
                 headers.append((h.STREAM_CLOSED, h.TRUE))
         if cursor is not None:
             headers.append((h.STREAM_CURSOR, b"%d" % cursor))
-        if shared and _matches(request.headers.get(b"if-none-match"), etag):
+        if shared and matches(request.headers.get(b"if-none-match"), etag):
             # §8.1: nothing new; the headers are those of the 200.
             reply(Response(304, headers))
             return
@@ -196,10 +209,3 @@ def _etag(state: StreamState, piece: Slice, coding: str | None) -> bytes:
     closed = ":c" if state.closed and piece.end == state.tail else ""
     variant = f":{coding}" if coding else ""
     return f'"{state.id}:{piece.start.token()}:{piece.end.token()}{closed}{variant}"'.encode()
-
-
-def _matches(if_none_match: bytes | None, etag: bytes) -> bool:
-    if if_none_match is None:
-        return False
-    candidates = (item.strip().removeprefix(b"W/") for item in if_none_match.split(b","))
-    return any(item in (etag, b"*") for item in candidates)

@@ -5,9 +5,10 @@ It maps requests to commands and reads, outcomes to status, headers and body, an
 `application/problem+json`. Both transports drive it, so both behave the same.
 """
 
+import asyncio
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -16,13 +17,23 @@ from tailrace.engine.core import Engine
 from tailrace.protocol.cursor import parse_cursor
 from tailrace.protocol.errors import HeaderInvalid, QueryInvalid, Refusal
 from tailrace.server import headers as h
+from tailrace.server.bootstrap import Bootstrap
+from tailrace.server.buckets import BucketRequests
 from tailrace.server.errors import Internal, MethodNotAllowed, NotReady, RouteNotFound
 from tailrace.server.live import Live
-from tailrace.server.message import Request, Response, Waiting
+from tailrace.server.message import BodySink, Request, Response, Waiting
 from tailrace.server.problem import problem
 from tailrace.server.reads import Reads, parse_where
 from tailrace.server.settings import Settings
-from tailrace.server.target import STREAM_PREFIX, parse_query, stream_key
+from tailrace.server.snapshots import Snapshots
+from tailrace.server.target import (
+    READ_QUERY,
+    STREAM_PREFIX,
+    Resource,
+    Target,
+    parse_query,
+    resolve,
+)
 from tailrace.server.writes import Writes
 
 __all__ = ["Service", "clock_ms"]
@@ -34,7 +45,14 @@ _SINGLE_HEADERS: Final = frozenset(
         b"producer-id", b"producer-epoch", b"producer-seq",
     )
 )  # fmt: skip
-_OWN_METHODS: Final = "GET, HEAD, OPTIONS"
+_METHODS: Final = {
+    Resource.BUCKET: ("GET", "HEAD", "PUT", "DELETE"),
+    Resource.LISTING: ("GET", "HEAD"),
+    Resource.LATEST: ("GET", "HEAD"),
+    Resource.SNAPSHOT: ("GET", "HEAD", "PUT", "DELETE"),
+    Resource.BOOTSTRAP: ("GET", "HEAD"),
+    Resource.OWN: ("GET", "HEAD"),
+}
 
 Reply = Callable[[Response], None]
 
@@ -50,6 +68,13 @@ def _check_single(repeated: frozenset[bytes]) -> None:
         raise HeaderInvalid(name.decode().title(), "must be given once")
 
 
+def _bodiless(request: Request, response: Response) -> Response:
+    """The same without its body, where it was asked for by HEAD."""
+    if request.method == "HEAD":
+        response.body = b""
+    return response
+
+
 class Service:
     """One server's answers."""
 
@@ -59,6 +84,10 @@ class Service:
         self.draining = False
         self._reads = Reads(engine, settings.chunk_bytes)
         self._writes = Writes(engine)
+        self._buckets = BucketRequests(engine)
+        self._snapshots = Snapshots(engine, settings.snapshot_bytes_max)
+        self._bootstrap = Bootstrap(engine)
+        self._tasks: set[asyncio.Task[Response]] = set()
         self.live = Live(
             engine,
             self._reads,
@@ -77,27 +106,81 @@ class Service:
         try:
             if request.repeated is not None:
                 _check_single(request.repeated)
-            if request.path.startswith(STREAM_PREFIX):
+            target = resolve(request.path)
+            if target.resource is Resource.STREAM:
                 if request.method == "POST":
-                    self._writes.append(request, stream_key(request.path), reply)
+                    self._writes.append(request, target.key, reply)
                     return None
-                return self._stream(request, reply)
-            reply(self._own(request))
+                return self._stream(request, target.key, reply)
+            self._other(request, target, reply)
         except Refusal as refusal:
-            reply(problem(refusal, body=request.method != "HEAD"))
+            self._refuse(request, refusal, reply)
         except Exception:
             log.exception("request failed", method=request.method)
-            reply(problem(Internal()))
+            self._refuse(request, Internal(), reply)
         return None
+
+    def receive(self, request: Request, *, early: bool) -> BodySink | None:
+        """
+        Where the body of a request goes that has just begun, if it is not to be collected.
+
+        `early`: whatever came before it is answered, so that it can be refused already.
+
+        Raises:
+            Refusal: There is no need to send the body.
+        """
+        if request.method != "PUT" or request.path.startswith(STREAM_PREFIX):
+            return None
+        try:
+            target = resolve(request.path)
+        except Refusal:
+            # It is told when the request is complete, as to any other one.
+            return None
+        if target.resource is not Resource.SNAPSHOT:
+            return None
+        try:
+            if early:
+                self._snapshots.check(request, target.key, target.offset)
+            return self._snapshots.upload()
+        except Refusal:
+            raise
+        except Exception as error:
+            log.exception("request failed", method=request.method)
+            raise Internal from error
 
     def drain(self) -> None:
         """The server stops: waiting readers get their last word, `ready` says no."""
         self.draining = True
         self.live.drain()
 
-    def _stream(self, request: Request, reply: Reply) -> Waiting | None:
+    def _refuse(self, request: Request, refusal: Refusal, reply: Reply) -> None:
+        if request.sink is not None:
+            request.sink.cancel()
+        reply(problem(refusal, body=request.method != "HEAD"))
+
+    def _later(self, work: Coroutine[Any, Any, Response], request: Request, reply: Reply) -> None:
+        """Answer with what a coroutine returns, or raises."""
+        task = asyncio.get_running_loop().create_task(work)
+        # The loop itself does not keep a task alive.
+        self._tasks.add(task)
+
+        def done(task: asyncio.Task[Response]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled():
+                return
+            error = task.exception()
+            if error is None:
+                reply(task.result())
+            elif isinstance(error, Refusal):
+                self._refuse(request, error, reply)
+            else:
+                log.error("request failed", method=request.method, exc_info=error)
+                self._refuse(request, Internal(), reply)
+
+        task.add_done_callback(done)
+
+    def _stream(self, request: Request, key: bytes, reply: Reply) -> Waiting | None:
         method = request.method
-        key = stream_key(request.path)
         if method == "GET":
             return self._read(request, key, reply)
         elif method == "PUT":
@@ -112,8 +195,42 @@ class Service:
             raise MethodNotAllowed(method, _STREAM_METHODS)
         return None
 
+    def _other(self, request: Request, target: Target, reply: Reply) -> None:
+        """All but streams."""
+        allowed = _METHODS[target.resource]
+        if request.method == "OPTIONS":
+            reply(Response(204, h.PREFLIGHT))
+            return
+        if request.method not in allowed:
+            raise MethodNotAllowed(request.method, ", ".join((*allowed, "OPTIONS")))
+        key, offset = target.key, target.offset
+        match target.resource, request.method:
+            case Resource.BUCKET, "PUT":
+                self._buckets.create(request, key, reply)
+            case Resource.BUCKET, "DELETE":
+                self._buckets.delete(key, reply)
+            case Resource.BUCKET, _:
+                reply(_bodiless(request, self._buckets.describe(key)))
+            case Resource.LISTING, _:
+                self._later(self._list(request, key), request, reply)
+            case Resource.LATEST, _:
+                reply(self._snapshots.latest(request, key))
+            case Resource.SNAPSHOT, "PUT":
+                self._later(self._snapshots.publish(request, key, offset), request, reply)
+            case Resource.SNAPSHOT, "DELETE":
+                reply(self._snapshots.delete(key, offset))
+            case Resource.SNAPSHOT, _:
+                reply(self._snapshots.read(request, key, offset))
+            case Resource.BOOTSTRAP, _:
+                self._later(self._bootstrap.answer(request, key), request, reply)
+            case _:
+                reply(self._own(request))
+
+    async def _list(self, request: Request, key: bytes) -> Response:
+        return _bodiless(request, await self._buckets.list(request, key))
+
     def _read(self, request: Request, key: bytes, reply: Reply) -> Waiting | None:
-        query = parse_query(request.query)
+        query = parse_query(request.query, READ_QUERY)
         mode = query.get("live", "false")
         if mode not in ("false", "long-poll", "sse"):
             raise QueryInvalid("live", "must be long-poll, sse or false")
@@ -131,16 +248,13 @@ class Service:
 
     def _own(self, request: Request) -> Response:
         """`/-/…`: what is ours and not the protocol's."""
-        if request.method == "OPTIONS":
-            return Response(204, h.PREFLIGHT)
         if request.path not in (b"/-/health", b"/-/ready"):
             raise RouteNotFound
-        if request.method not in ("GET", "HEAD"):
-            raise MethodNotAllowed(request.method, _OWN_METHODS)
         if request.path == b"/-/ready":
             self._check_ready()
-        body = b"" if request.method == "HEAD" else msgspec.json.encode({"status": "ok"})
-        return Response(200, [(h.CONTENT_TYPE, b"application/json"), h.NO_STORE], body)
+        body = msgspec.json.encode({"status": "ok"})
+        headers = [(h.CONTENT_TYPE, b"application/json"), h.NO_STORE]
+        return _bodiless(request, Response(200, headers, body))
 
     def _check_ready(self) -> None:
         if self.engine.failure is not None:

@@ -46,6 +46,7 @@ class Settings:
         1 << 20, "An answer holds at most this much, or one message if that is larger.", low=1
     )
     body_bytes_max: int = _setting(64 << 20, "A larger request body is refused with 413.", low=1)
+    snapshot_bytes_max: int = _setting(1 << 30, "A larger snapshot is refused with 413.", low=1)
     long_poll_s: float = _setting(30.0, "A long-poll with nothing new ends after this.", low=0.05)
     sse_s: float = _setting(60.0, "An SSE connection ends after about this, §8.2.", low=0.05)
     connections_max: int = _setting(

@@ -21,7 +21,7 @@ from tailrace.server.errors import ContentCodingRefused
 from tailrace.server.message import Request, Response
 from tailrace.server.problem import problem
 
-__all__ = ["Writes"]
+__all__ = ["Writes", "check_coding", "header_text"]
 
 _PRODUCER_HEADERS: Final = frozenset((b"producer-id", b"producer-epoch", b"producer-seq"))
 _INTEGER: Final = re.compile(rb"[0-9]{1,16}")
@@ -38,11 +38,13 @@ class Writes:
         """§5.1."""
         headers = request.headers
         if b"content-encoding" in headers:
-            _check_coding(headers[b"content-encoding"])
-        content_type = _text(headers.get(b"content-type"), "Content-Type") or DEFAULT_CONTENT_TYPE
+            check_coding(headers[b"content-encoding"])
+        content_type = (
+            header_text(headers.get(b"content-type"), "Content-Type") or DEFAULT_CONTENT_TYPE
+        )
         essence(content_type)
-        ttl = _text(headers.get(b"stream-ttl"), "Stream-TTL")
-        expires_at = _text(headers.get(b"stream-expires-at"), "Stream-Expires-At")
+        ttl = header_text(headers.get(b"stream-ttl"), "Stream-TTL")
+        expires_at = header_text(headers.get(b"stream-expires-at"), "Stream-Expires-At")
         if ttl is not None and expires_at is not None:
             raise HeaderInvalid("Stream-TTL", "and Stream-Expires-At exclude each other")
         command = Create(
@@ -78,7 +80,7 @@ class Writes:
         """§5.2, §5.3."""
         headers = request.headers
         if b"content-encoding" in headers:
-            _check_coding(headers[b"content-encoding"])
+            check_coding(headers[b"content-encoding"])
         content_type = headers.get(b"content-type")
         claim = _producer(headers) if not _PRODUCER_HEADERS.isdisjoint(headers) else None
         command = Append(
@@ -123,7 +125,13 @@ class Writes:
         self._engine.submit(key, Delete(), deleted)
 
 
-def _text(value: bytes | None, header: str) -> str | None:
+def header_text(value: bytes | None, header: str) -> str | None:
+    """
+    A header's value, if it was sent.
+
+    Raises:
+        HeaderInvalid: It is not ASCII.
+    """
     if value is None:
         return None
     text = value.decode("latin-1")
@@ -132,7 +140,8 @@ def _text(value: bytes | None, header: str) -> str | None:
     return text
 
 
-def _check_coding(value: bytes) -> None:
+def check_coding(value: bytes) -> None:
+    """Raises ContentCodingRefused for a compressed body."""
     if value.lower() not in (b"", b"identity"):
         raise ContentCodingRefused
 

@@ -21,7 +21,9 @@ __all__ = [
     "family_options",
 ]
 
-FAMILIES: Final = ("records", "states", "names", "expiry", "garbage")
+FAMILIES: Final = (
+    "records", "states", "names", "buckets", "snapshots", "expiry", "garbage",
+)  # fmt: skip
 
 BLOCK_CACHE_BYTES: Final = 64 << 20
 MEMTABLES_BYTES: Final = 96 << 20
@@ -61,7 +63,7 @@ def family_options(name: str, cache: Cache) -> Options:
     blocks.set_block_size(16 << 10)
     blocks.set_cache_index_and_filter_blocks(True)
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
-    if name == "records":
+    if name in ("records", "snapshots"):
         options.set_enable_blob_files(True)
         options.set_min_blob_size(BLOB_BYTES_MIN)
         options.set_blob_file_size(BLOB_FILE_BYTES)

@@ -3,12 +3,15 @@ The RocksDB store: one shared log, one put per append, one fsync for everything 
 
 Column families, all keys big-endian so that they sort as numbers:
 
-    default   what the database is: `format`, `next_id`
-    records   (stream id u64, byte offset u64)  ->  a record, see `codec`
-    states    (stream id u64)                   ->  a checkpoint, see `codec`
-    names     name key                          ->  stream id u64
-    expiry    (deadline u64, stream id u64)     ->  name key
-    garbage   (stream id u64)                   ->  size in bytes u64
+    default    what the database is: `format`, `next_id`
+    records    (stream id u64, byte offset u64)  ->  a record, see `codec`
+    states     (stream id u64)                   ->  a checkpoint, see `codec`
+    names      name key                          ->  stream id u64
+    buckets    bucket id                         ->  (created at, number of streams), MessagePack
+    snapshots  (snapshot id u64)                 ->  its bytes, or nothing if it is a file
+    expiry     (deadline u64, stream id u64)     ->  name key
+    garbage    (id u64)                          ->  size in bytes u64, `f` if it is a file
+               (stream id u64, until u64)        ->  size in bytes u64
 
 `write` puts a batch into RocksDB's log buffer and memtables, holding the GIL; `sync` is the fsync,
 which releases it. A write that was not synced may be lost or kept by a crash, but whole: RocksDB
@@ -16,17 +19,19 @@ checks each batch of the log by its checksum.
 """
 
 import os
-import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from rocksdict import Cache, CompactOptions, Rdict, ReadOptions, WriteBatch
+import msgspec
+from rocksdict import Cache, CompactOptions, Rdict
 
-from tailrace.engine.base import Due, Garbage, Store, Transaction
-from tailrace.engine.codec import decode_record, decode_state, encode_record, encode_state
-from tailrace.engine.errors import EngineError
+from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, anything
+from tailrace.engine.codec import HEAD, decode_record, decode_state
+from tailrace.engine.errors import EngineError, StorageDamaged
+from tailrace.engine.rocks.blobs import Blobs
+from tailrace.engine.rocks.keys import ID, PAIR, after_prefix, items
 from tailrace.engine.rocks.mend import mend_logs
 from tailrace.engine.rocks.options import (
     BLOB_GC_SHARE,
@@ -35,20 +40,17 @@ from tailrace.engine.rocks.options import (
     FAMILIES,
     family_options,
 )
+from tailrace.engine.rocks.transaction import NEXT_ID, RocksTransaction, decode_garbage
+from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.machine import apply_appended
-from tailrace.protocol.offset import Offset
-from tailrace.protocol.state import Appended, StreamState
+from tailrace.protocol.state import Snapshot, StreamState
 
 __all__ = ["FORMAT_VERSION", "RocksStore"]
 
-FORMAT_VERSION: Final = 1
-
-_ID: Final = struct.Struct(">Q")
-_PAIR: Final = struct.Struct(">QQ")
+FORMAT_VERSION: Final = 2
+# 1 had no buckets and no snapshots; all else is the same, so that opening it is upgrading it.
+_FORMATS_UPGRADED: Final = (b"1",)
 _FORMAT: Final = b"format"
-_NEXT_ID: Final = b"next_id"
-# Below this many records a stream is deleted key by key: range tombstones slow scans down.
-_POINT_DELETES_MAX: Final = 256
 # On a small disk the reserve must not be the disk.
 _RESERVE_SHARE_MAX: Final = 10
 
@@ -79,19 +81,26 @@ class RocksStore(Store):
         self._records = self._db.get_column_family("records")
         self._states = self._db.get_column_family("states")
         self._names = self._db.get_column_family("names")
+        self._buckets = self._db.get_column_family("buckets")
+        self._snapshots = self._db.get_column_family("snapshots")
         self._expiry = self._db.get_column_family("expiry")
         self._garbage = self._db.get_column_family("garbage")
         self.handles = {name: self._db.get_column_family_handle(name) for name in FAMILIES}
         self._check_format()
-        stored = self._db.get(_NEXT_ID)
-        self.next_id = 1 if stored is None else _ID.unpack(stored)[0]
+        self._blobs = Blobs(directory / "snapshots")
+        self._blobs.remove_orphans(lambda snapshot_id: ID.pack(snapshot_id) in self._snapshots)
+        stored = self._db.get(NEXT_ID)
+        self.next_id = 1 if stored is None else ID.unpack(stored)[0]
 
     def _check_format(self) -> None:
         stored = self._db.get(_FORMAT)
-        if stored is None:
-            self._db[_FORMAT] = str(FORMAT_VERSION).encode()
+        current = str(FORMAT_VERSION).encode()
+        if stored == current:
+            return
+        if stored is None or stored in _FORMATS_UPGRADED:
+            self._db[_FORMAT] = current
             self._db.flush_wal(True)
-        elif stored != str(FORMAT_VERSION).encode():
+        else:
             self.close()
             raise EngineError(
                 f"{self._directory} has storage format {stored.decode(errors='replace')}, this "
@@ -117,16 +126,16 @@ class RocksStore(Store):
         state = decode_state(checkpoint)
         if state.closed:
             return state
-        start = _PAIR.pack(state.id, state.tail.byte)
+        start = PAIR.pack(state.id, state.tail.byte)
         if start not in self._records:
             # A record starts where the one before it ends, so there is none after it.
             return state
-        for _, value in _items(self._records, start, _ID.pack(state.id + 1)):
+        for _, value in items(self._records, start, ID.pack(state.id + 1)):
             state = apply_appended(state, decode_record(value)[1])
         return state
 
     def scan(self, stream_id: int, start: int, end: int) -> Iterator[bytes]:
-        first = _PAIR.pack(stream_id, start)
+        first = PAIR.pack(stream_id, start)
         if first not in self._records:
             # Inside a batch of messages: step back to the record that holds it.
             at = self._records.iter()
@@ -134,26 +143,65 @@ class RocksStore(Store):
             if at.valid() and at.key()[:8] == first[:8]:
                 yield at.value()
             at.status()
-        for _, value in _items(self._records, first, _PAIR.pack(stream_id, end)):
+        for _, value in items(self._records, first, PAIR.pack(stream_id, end)):
             yield value
 
     def due(self, now: int, count_max: int) -> list[Due]:
         due = []
-        for at, key in islice(_items(self._expiry, b"", _ID.pack(now + 1)), count_max):
-            deadline, stream_id = _PAIR.unpack(at)
+        for at, key in islice(items(self._expiry, b"", ID.pack(now + 1)), count_max):
+            deadline, stream_id = PAIR.unpack(at)
             due.append(Due(deadline, stream_id, key))
         return due
 
-    def garbage(self, count_max: int) -> list[Garbage]:
-        entries = islice(_items(self._garbage, b"", None), count_max)
-        return [Garbage(_ID.unpack(at)[0], _ID.unpack(size)[0]) for at, size in entries]
+    def bucket(self, bucket: bytes) -> BucketState | None:
+        stored: bytes | None = self._buckets.get(bucket)
+        if stored is None:
+            return None
+        return BucketState(*msgspec.msgpack.decode(stored, type=tuple[int, int]))
 
-    def record_keys(self, stream_id: int, count_max: int) -> list[bytes]:
-        """The keys of a stream's records, up to a number."""
-        items = _items(self._records, _ID.pack(stream_id), _ID.pack(stream_id + 1))
-        return [key for key, _ in islice(items, count_max)]
+    def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
+        # The first key that sorts after another one is that one and a zero byte.
+        found = items(self._names, max(prefix, after + b"\0"), after_prefix(prefix))
+        return [key for key, _ in islice(found, count_max)]
 
-    def compact(self, first_id: int, last_id: int) -> None:
+    def spool(self, snapshot_id: int) -> Spool:
+        return self._blobs.spool(snapshot_id)
+
+    def read_snapshot(self, snapshot: Snapshot, index: int) -> bytes:
+        if not snapshot.inline:
+            return self._blobs.read(snapshot, index)
+        content: bytes | None = self._snapshots.get(ID.pack(snapshot.id))
+        if content is None or len(content) != snapshot.size:
+            raise StorageDamaged(snapshot.offset.token())
+        return content
+
+    def garbage(self, count_max: int, allow: Callable[[Garbage], bool] = anything) -> list[Garbage]:
+        entries = (decode_garbage(key, value) for key, value in items(self._garbage, b"", None))
+        return list(islice(filter(allow, entries), count_max))
+
+    def unlink(self, garbage: list[Garbage]) -> None:
+        for entry in garbage:
+            if entry.file:
+                self._blobs.unlink(entry.id)
+
+    def cut(self, stream_id: int, until: int) -> int:
+        """Where the record starts that holds this byte, which may lie inside of it."""
+        at = self._records.iter()
+        at.seek_for_prev(PAIR.pack(stream_id, until))
+        found = until
+        if at.valid() and at.key()[:8] == ID.pack(stream_id):
+            value = at.value()
+            _, _, _, head, _, _, first_byte, _ = HEAD.unpack_from(value)
+            if first_byte + len(value) - head > until:
+                found = first_byte
+        at.status()
+        return found
+
+    def record_keys(self, first: bytes, end: bytes, count_max: int) -> list[bytes]:
+        """The keys of records from one key to before another, up to a number."""
+        return [key for key, _ in islice(items(self._records, first, end), count_max)]
+
+    def compact(self, first: tuple[int, int], last: tuple[int, int]) -> None:
         options = CompactOptions()
         # Beside other compactions, so that writers never wait for this one.
         options.set_exclusive_manual_compaction(False)
@@ -161,7 +209,8 @@ class RocksStore(Store):
             # The log goes only when no family needs it any more.
             for family in self._families():
                 family.flush(True)
-            self._records.compact_range(_ID.pack(first_id), _ID.pack(last_id + 1), options)
+            self._records.compact_range(PAIR.pack(*first), PAIR.pack(*last), options)
+            self._snapshots.compact_range(ID.pack(first[0]), ID.pack(last[0] + 1), options)
         except Exception:  # rocksdict raises plain Exception
             # Interrupted at the end of the process, or the disk fails, which writes will notice.
             return
@@ -173,13 +222,18 @@ class RocksStore(Store):
             # What is in memtables, and so in the log, will be written once more, as tables.
             reserve += sum(_number(item, "cur-size-all-mem-tables") for item in self._families())
             # A compaction writes its output before it gives up its input.
-            rewritten = _number(self._records, "total-sst-files-size")
-            rewritten += int(BLOB_GC_SHARE * _number(self._records, "total-blob-file-size"))
+            rewritten = 0
+            for family in (self._records, self._snapshots):
+                rewritten += _number(family, "total-sst-files-size")
+                rewritten += int(BLOB_GC_SHARE * _number(family, "total-blob-file-size"))
             reserve += min(rewritten, COMPACTION_BYTES_MAX)
         return disk.f_bavail * disk.f_frsize - reserve
 
     def _families(self) -> tuple[Rdict, ...]:
-        return (self._db, self._records, self._states, self._names, self._expiry, self._garbage)
+        return (
+            self._db, self._records, self._states, self._names, self._buckets, self._snapshots,
+            self._expiry, self._garbage,
+        )  # fmt: skip
 
     def interrupt(self) -> None:
         self._interrupted = True
@@ -189,7 +243,8 @@ class RocksStore(Store):
         for family in reversed(self._families()):
             self._close(family)
         # RocksDB lets go of the directory when nothing refers to it any more.
-        del self._records, self._states, self._names, self._expiry, self._garbage, self._db
+        del self._records, self._states, self._names, self._buckets, self._snapshots
+        del self._expiry, self._garbage, self._db
         self.handles.clear()
 
     def _close(self, family: Rdict) -> None:
@@ -199,76 +254,6 @@ class RocksStore(Store):
         except Exception:  # rocksdict raises plain Exception
             if not self._interrupted:
                 raise
-
-
-class RocksTransaction(Transaction):
-    """A `WriteBatch` that speaks of streams."""
-
-    def __init__(self, store: RocksStore) -> None:
-        self.batch = WriteBatch(raw_mode=True)
-        self._store = store
-        # The store's own dict, which is empty once that is closed.
-        self._handles = store.handles
-        self._put = self.batch.put
-
-    def create(self, key: bytes, state: StreamState) -> None:
-        self._put(key, _ID.pack(state.id), self._handles["names"])
-        self.checkpoint(key, state)
-
-    def append(self, stream_id: int, at: Offset, record: Appended) -> None:
-        self._put(
-            _PAIR.pack(stream_id, at.byte), encode_record(at, record), self._handles["records"]
-        )
-
-    def checkpoint(self, key: bytes, state: StreamState) -> None:
-        self._put(_ID.pack(state.id), encode_state(key, state), self._handles["states"])
-
-    def delete(self, key: bytes, state: StreamState) -> None:
-        self.batch.delete(key, self._handles["names"])
-        self.batch.delete(_ID.pack(state.id), self._handles["states"])
-        self._put(_ID.pack(state.id), _ID.pack(state.tail.byte), self._handles["garbage"])
-
-    def schedule(self, due: Due) -> None:
-        self._put(_PAIR.pack(due.deadline, due.id), due.key, self._handles["expiry"])
-
-    def unschedule(self, due: Due) -> None:
-        self.batch.delete(_PAIR.pack(due.deadline, due.id), self._handles["expiry"])
-
-    def reserve_ids(self, until: int) -> None:
-        self._put(_NEXT_ID, _ID.pack(until))
-
-    def reclaim(self, garbage: Garbage) -> None:
-        keys = self._store.record_keys(garbage.id, _POINT_DELETES_MAX)
-        if len(keys) < _POINT_DELETES_MAX:
-            for key in keys:
-                self.batch.delete(key, self._handles["records"])
-        else:
-            self.batch.delete_range(
-                _ID.pack(garbage.id), _ID.pack(garbage.id + 1), self._handles["records"]
-            )
-        self.batch.delete(_ID.pack(garbage.id), self._handles["garbage"])
-
-
-def _items(family: Rdict, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-    """
-    What lies from one key to before another.
-
-    Not by `Rdict.items` and its like: those end without a word where a block cannot be read, and
-    a stream would seem to be shorter than it is.
-
-    Raises:
-        Exception: A block is damaged or cannot be read.
-    """
-    options = ReadOptions()
-    if end is not None:
-        # The iterator only points to its bound: `options` must live as long as it does.
-        options.set_iterate_upper_bound(end)
-    at = family.iter(options)
-    at.seek(start)
-    while at.valid():
-        yield at.key(), at.value()
-        at.next()
-    at.status()
 
 
 def _number(family: Rdict, name: str) -> int:

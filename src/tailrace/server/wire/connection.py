@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tailrace.protocol.errors import Refusal
 from tailrace.server.errors import RequestTimeout, TooManyConnections
-from tailrace.server.message import Frame, Response, Waiting
+from tailrace.server.message import BodySink, Frame, Response, Waiting
 from tailrace.server.problem import problem
 from tailrace.server.wire.encode import CONTINUE, LAST_CHUNK, encode_head
 from tailrace.server.wire.reader import ParsedRequest, RequestReader
@@ -34,6 +34,8 @@ REQUEST_BODY_IDLE_S: Final = 30.0
 KEEP_ALIVE_S: Final = 75.0
 WRITE_STALL_S: Final = 60.0
 LINGER_S: Final = 1.0
+EARLY_BYTES_MIN: Final = 1 << 20
+"""A larger body is refused, if at all, before it is sent; a smaller one after it."""
 WRITE_BUFFER_BYTES_HIGH: Final = 256 << 10
 _FRAME_BYTES_LARGE: Final = 64 << 10
 
@@ -49,6 +51,7 @@ class Connection(RequestReader, asyncio.Protocol):
         self._current: ParsedRequest | None = None
         self._waiting: Waiting | None = None
         self._live: Response | None = None
+        self._chunked = False
         self.blocked = False
         # How much the client has yet to take, and since when that has not become less.
         self._unsent = 0
@@ -56,6 +59,8 @@ class Connection(RequestReader, asyncio.Protocol):
         self._closing = False
         self._eof = False
         self._reading = True
+        # Not reading, because a body has nowhere to go yet.
+        self._held = False
 
     # -- asyncio's side ----------------------------------------------------------------------
 
@@ -69,7 +74,7 @@ class Connection(RequestReader, asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._closing = True
-        self._queue.clear()
+        self._drop_arrived()
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
@@ -81,8 +86,10 @@ class Connection(RequestReader, asyncio.Protocol):
     def eof_received(self) -> bool:
         """A client that half-closes still gets the answer to what it sent, unless it only waits."""
         self._eof = True
-        if self._waiting is not None or self._live is not None:
+        if self._waiting is not None:
             return False
+        if self._live is not None:
+            return self._live.live is not None and not self._live.live.endless
         return self._current is not None or bool(self._queue)
 
     def pause_writing(self) -> None:
@@ -99,6 +106,10 @@ class Connection(RequestReader, asyncio.Protocol):
         if self._closing:
             return
         self.feed(data)
+        if self._sink is not None and self._sink.blocked and not self._held:
+            self._held = True
+            if self._transport is not None:
+                self._transport.pause_reading()
         if self._refusal is not None and self._current is None and not self._queue:
             self._refuse(self._refusal)
 
@@ -112,6 +123,26 @@ class Connection(RequestReader, asyncio.Protocol):
         if self._reading and self._transport is not None:
             self._reading = False
             self._transport.pause_reading()
+
+    def begins(self, head: ParsedRequest) -> BodySink | None:
+        headers = head.headers
+        large = b"transfer-encoding" in headers or (
+            int(headers.get(b"content-length", b"0")) > EARLY_BYTES_MIN
+        )
+        first = self._current is None and not self._queue
+        sink = self._service.receive(head, early=first and (large or b"expect" in headers))
+        if sink is not None:
+            sink.drained = self._sink_drained
+        return sink
+
+    def _sink_drained(self) -> None:
+        """What was read is on its way to the disk: read on."""
+        if self._held:
+            self._held = False
+            # The client was not let send, so it was not idle.
+            self._since = self._server.now
+            if self._reading and self._transport is not None and not self._closing:
+                self._transport.resume_reading()
 
     def expects_continue(self) -> None:
         """The client waits for a word before it sends the body; not amid another answer."""
@@ -135,8 +166,10 @@ class Connection(RequestReader, asyncio.Protocol):
             return
         self._waiting = None
         close = parsed.close or self._server.draining or (self._eof and not self._queue)
-        chunked = response.live is not None and not parsed.http_1_0
-        if response.live is not None and parsed.http_1_0:
+        self._chunked = chunked = (
+            response.live is not None and response.length is None and not parsed.http_1_0
+        )
+        if response.live is not None and response.length is None and parsed.http_1_0:
             close = True
         parsed.close = close
         head = encode_head(response, head=parsed.method == "HEAD", close=close, chunked=chunked)
@@ -157,7 +190,7 @@ class Connection(RequestReader, asyncio.Protocol):
         if self._transport is None or self._current is None:
             return
         data = frame.data
-        if self._current.http_1_0:
+        if not self._chunked:
             self._transport.write(data)
         elif len(data) < _FRAME_BYTES_LARGE:
             self._transport.write(frame.chunk)
@@ -170,7 +203,7 @@ class Connection(RequestReader, asyncio.Protocol):
         if self._transport is None or self._current is None:
             return
         self._live = None
-        if not self._current.http_1_0:
+        if self._chunked:
             self._transport.write(LAST_CHUNK)
         self._current.close = self._current.close or self._server.draining
         self._done()
@@ -196,7 +229,18 @@ class Connection(RequestReader, asyncio.Protocol):
             self._refuse(self._refusal)
         elif not self._reading and not self._closing:
             self._reading = True
-            self._transport.resume_reading()
+            if not self._held:
+                self._transport.resume_reading()
+
+    def _drop_arrived(self) -> None:
+        """Nothing more is served: let go of what has arrived, or is about to."""
+        if self._sink is not None:
+            self._sink.cancel()
+            self._sink = None
+        for parsed in self._queue:
+            if parsed.sink is not None:
+                parsed.sink.cancel()
+        self._queue.clear()
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer what could not be read to its end, then close."""
@@ -215,7 +259,7 @@ class Connection(RequestReader, asyncio.Protocol):
         Closing with bytes unread would reset the connection and take the answer along.
         """
         self._closing = True
-        self._queue.clear()
+        self._drop_arrived()
         transport = self._transport
         if transport is None:
             return
@@ -223,7 +267,7 @@ class Connection(RequestReader, asyncio.Protocol):
             transport.close()
             return
         transport.write_eof()
-        if not self._reading:
+        if not self._reading or self._held:
             transport.resume_reading()
         self._server.loop.call_later(LINGER_S, transport.close)
 
@@ -255,7 +299,7 @@ class Connection(RequestReader, asyncio.Protocol):
         self._unsent = unsent
         if now - self._unsent_since > WRITE_STALL_S:
             self._transport.abort()
-        elif self._closing or self._current is not None:
+        elif self._closing or self._current is not None or self._held:
             return
         elif not self._arriving:
             # A partial request line counts as nothing yet: on_message_begin comes with its bytes.

@@ -35,7 +35,9 @@ def encode_head(response: Response, *, head: bool, close: bool, chunked: bool) -
     """Status line and headers. `head`: the request was HEAD; `chunked`: of a live body."""
     lines = [_STATUS_LINES[response.status], _Same.lines]
     lines += [b"%b: %b\r\n" % item for item in response.headers]
-    if response.live is not None:
+    if response.length is not None:
+        lines.append(b"Content-Length: %d\r\n" % response.length)
+    elif response.live is not None:
         if chunked:
             lines.append(b"Transfer-Encoding: chunked\r\n")
     elif not head and response.status not in _BODILESS:

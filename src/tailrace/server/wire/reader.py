@@ -24,7 +24,8 @@ from tailrace.server.errors import (
     UpgradeRefused,
     UriTooLong,
 )
-from tailrace.server.message import Request
+from tailrace.server.message import BodySink, Request
+from tailrace.server.target import STREAM_PREFIX
 
 if TYPE_CHECKING:
     from tailrace.server.wire.server import WireServer
@@ -75,10 +76,21 @@ class RequestReader(ABC):
         self._pieces: list[bytes] | None = None
         # Many small ones are joined now and then: each costs more than its bytes.
         self._blocks: list[bytes] = []
+        # Where the body goes that is arriving, if it is not collected.
+        self._sink: BodySink | None = None
 
     @abstractmethod
     def arrived(self, parsed: ParsedRequest) -> None:
         """A request is complete."""
+
+    @abstractmethod
+    def begins(self, head: ParsedRequest) -> BodySink | None:
+        """
+        A request with a body has begun: where to put that, if it is not to be collected.
+
+        Raises:
+            Refusal: There is no need to send it.
+        """
 
     @abstractmethod
     def expects_continue(self) -> None:
@@ -135,6 +147,7 @@ class RequestReader(ABC):
         self._headers_count = self._trailers_bytes = self._body_bytes = 0
         self._repeated, self._carried = self._carried, None
         self._pieces = None
+        self._sink = None
         self._arriving = True
         self._in_head = True
         self._since = self._server.now
@@ -186,8 +199,30 @@ class RequestReader(ABC):
             self._refusal = MalformedRequest("there is more than one Host header")
         elif headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             self._refusal = TransferCodingUnknown()
-        elif b"content-length" in headers and (
-            int(headers[b"content-length"]) > self._body_bytes_max
+        else:
+            if not self._url.startswith(STREAM_PREFIX):
+                self._find_sink()
+            self._expect_body()
+
+    def _find_sink(self) -> None:
+        """Ask where the body is to go; on the base surface they are all collected."""
+        method = self._parser.get_method()
+        if method != b"PUT":
+            return
+        path, _, query = self._url.partition(b"?")
+        try:
+            self._sink = self.begins(ParsedRequest("PUT", path, query, self._headers, b""))
+        except Refusal as refusal:
+            self._refusal = refusal
+
+    def _expect_body(self) -> None:
+        headers = self._headers
+        if self._refusal is not None:
+            return
+        if (
+            self._sink is None
+            and b"content-length" in headers
+            and (int(headers[b"content-length"]) > self._body_bytes_max)
         ):
             self._refusal = BodyTooLarge(self._body_bytes_max)
         elif b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
@@ -195,6 +230,12 @@ class RequestReader(ABC):
 
     def on_body(self, body: bytes) -> None:
         if self._refusal is not None:
+            return
+        if self._sink is not None:
+            try:
+                self._sink.write(body)
+            except Refusal as refusal:
+                self._refusal = refusal
             return
         self._body_bytes += len(body)
         if self._body_bytes > self._body_bytes_max:
@@ -247,6 +288,8 @@ class RequestReader(ABC):
                 self._refusal = MalformedRequest(f"HTTP/{version} is not spoken here, use 1.1")
                 return
         parsed.repeated = self._repeated
+        # From now on the request's.
+        parsed.sink, self._sink = self._sink, None
         self.arrived(parsed)
 
 

@@ -1,0 +1,196 @@
+"""
+Buckets as the engine keeps them, and the listing of their streams.
+
+A bucket is decided upon like a stream: `state` runs ahead of the disk, `durable` is what readers
+may see, and whoever is told of a state waits for its batch.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tailrace.engine.commit import Batch, Outcome, Reply
+from tailrace.engine.errors import StorageFailed
+from tailrace.engine.hot import Hot
+from tailrace.protocol.bucket import (
+    BucketState,
+    admit_stream,
+    count_streams,
+    create_bucket,
+    delete_bucket,
+)
+from tailrace.protocol.errors import BucketNotEmpty, BucketNotFound, Refusal
+from tailrace.protocol.machine import Effect, Verdict
+from tailrace.protocol.state import StreamState
+
+if TYPE_CHECKING:
+    from tailrace.engine.core import Engine
+
+__all__ = ["Bucket", "Buckets", "Listed", "Page"]
+
+BUCKETS_HOT_MAX: Final = 16_384
+LIST_STEP: Final = 128
+"""So many streams are looked at in one turn of the loop."""
+EXPIRED_LOOKS_MAX: Final = 1000
+"""How many streams at the end of their lives one request clears away, or counts, itself."""
+
+_CREATED: Final = Verdict(Effect.CREATED)
+_DELETED: Final = Verdict(Effect.DELETED)
+
+
+class Bucket:
+    """One name and the bucket that it stands for, if any."""
+
+    __slots__ = ("durable", "key", "pending", "state")
+
+    def __init__(self, key: bytes, state: BucketState | None) -> None:
+        self.key = key
+        self.state = state
+        self.durable = state
+        self.pending: Batch | None = None
+
+
+class Listed(NamedTuple):
+    """A stream in a listing."""
+
+    stream_id: bytes
+    state: StreamState
+
+
+class Page(NamedTuple):
+    """Streams of a bucket in the order of their ids, and whether there are more."""
+
+    streams: list[Listed]
+    has_more: bool
+
+
+class Buckets:
+    """All buckets of an engine."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._hot: Hot[Bucket] = Hot(BUCKETS_HOT_MAX, lambda bucket: bucket.pending is None)
+
+    def bucket(self, key: bytes) -> Bucket:
+        """The bucket of this name, loaded if need be; it may not exist."""
+        bucket = self._hot.get(key)
+        if bucket is None:
+            bucket = Bucket(key, self._engine.store.bucket(key))
+            if bucket.state is not None:
+                self._hot.keep(key, bucket)
+        return bucket
+
+    def find(self, key: bytes) -> BucketState:
+        """
+        A bucket as readers may see it.
+
+        Raises:
+            BucketNotFound: There is none.
+        """
+        state = self.bucket(key).durable
+        if state is None:
+            raise BucketNotFound
+        # What has expired is gone, even if nobody has cleared it away yet.
+        expired = self._engine.count_expired(key + b"\0", EXPIRED_LOOKS_MAX)
+        return count_streams(state, -expired) if expired else state
+
+    def exists(self, key: bytes) -> bool:
+        """Whether readers may see it."""
+        return self.bucket(key).durable is not None
+
+    # -- commands ----------------------------------------------------------------------------
+
+    def create(self, key: bytes, reply: Reply) -> None:
+        """X§1.2; `reply` is called once the outcome is durable."""
+        if self._refused(reply):
+            return
+        bucket = self.bucket(key)
+        try:
+            state = create_bucket(bucket.state, self._engine.clock())
+        except Refusal as refusal:
+            self.answer(bucket, reply, refusal)
+            return
+        self._hot.keep(key, bucket)
+        self._change(bucket, state)
+        self._engine.commit.open.replies.append((reply, (_CREATED, None)))
+        self._engine.commit.schedule()
+
+    def delete(self, key: bytes, reply: Reply) -> None:
+        """X§1.5; `reply` is called once the outcome is durable."""
+        if self._refused(reply):
+            return
+        bucket = self.bucket(key)
+        try:
+            try:
+                delete_bucket(bucket.state)
+            except BucketNotEmpty:
+                # Streams whose time is over count no more, though they were not cleared away yet.
+                self._engine.clear_expired(key + b"\0", EXPIRED_LOOKS_MAX)
+                delete_bucket(bucket.state)
+        except Refusal as refusal:
+            self.answer(bucket, reply, refusal)
+            return
+        self._change(bucket, None)
+        self._engine.commit.open.replies.append((reply, (_DELETED, None)))
+        self._engine.commit.schedule()
+
+    def admit(self, bucket: Bucket) -> None:
+        """Raises BucketNotFound unless a stream can be created in it."""
+        admit_stream(bucket.state)
+
+    def count(self, bucket: Bucket, difference: int) -> None:
+        """A stream came to be, or went, in the batch that is open."""
+        assert bucket.state is not None
+        self._change(bucket, count_streams(bucket.state, difference))
+
+    def answer(self, bucket: Bucket, reply: Reply, outcome: Outcome) -> None:
+        """Reply to what changes nothing: at once, unless it was decided ahead of the disk."""
+        if bucket.pending is None:
+            reply(outcome)
+        else:
+            bucket.pending.replies.append((reply, outcome))
+
+    def _refused(self, reply: Reply) -> bool:
+        if self._engine.failure is None:
+            return False
+        reply(StorageFailed())
+        return True
+
+    def _change(self, bucket: Bucket, state: BucketState | None) -> None:
+        batch = self._engine.commit.open
+        batch.transaction.put_bucket(bucket.key, state)
+        bucket.state = state
+        bucket.pending = batch
+        batch.buckets[bucket] = state
+
+    # -- listing -----------------------------------------------------------------------------
+
+    async def page(self, key: bytes, prefix: bytes, after: bytes, count_max: int) -> Page:
+        """
+        X§1.4: streams whose ids begin with `prefix` and come after another id.
+
+        Straight from storage, by key: no page costs more for those before it.
+
+        Raises:
+            BucketNotFound: There is none.
+        """
+        engine = self._engine
+        if not self.exists(key):
+            raise BucketNotFound
+        # A name that is written is not yet a name that is durable.
+        await engine.commit.settled()
+        stem = key + b"\0"
+        cursor = stem + after if after else b""
+        found: list[Listed] = []
+        while True:
+            step = min(LIST_STEP, count_max + 1 - len(found))
+            names = engine.store.names(stem + prefix, cursor, step)
+            for name in names:
+                state = engine.peek(name)
+                if state is not None:
+                    found.append(Listed(name[len(stem) :], state))
+            if len(found) > count_max:
+                return Page(found[:count_max], has_more=True)
+            if len(names) < step:
+                return Page(found, has_more=False)
+            cursor = names[-1]
+            await asyncio.sleep(0)

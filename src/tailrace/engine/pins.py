@@ -1,0 +1,49 @@
+"""
+What long answers still read: it is not reclaimed until they are done.
+
+What is stored never changes, it only goes. So an answer that takes its time, a bootstrap or the
+download of a snapshot, sees one consistent view if it holds on to a state and to what that state
+refers to; no iterator or database snapshot has to stay open for it.
+"""
+
+from collections.abc import Callable
+
+from tailrace.engine.base import Garbage
+from tailrace.protocol.state import StreamState
+
+__all__ = ["Pins"]
+
+
+class Pins:
+    """Who reads what, by internal id."""
+
+    def __init__(self) -> None:
+        # For each id the byte offsets from which on it is being read.
+        self._held: dict[int, list[int]] = {}
+
+    def hold(self, state: StreamState) -> Callable[[], None]:
+        """Keep what a state refers to, until the function that is returned is called."""
+        held = [(state.id, state.earliest.byte)]
+        if state.snapshot is not None:
+            held.append((state.snapshot.id, 0))
+        for key, start in held:
+            self._held.setdefault(key, []).append(start)
+
+        def release() -> None:
+            # More than once is as good as once.
+            for key, start in held:
+                starts = self._held[key]
+                starts.remove(start)
+                if not starts:
+                    del self._held[key]
+            held.clear()
+
+        return release
+
+    def allow(self, garbage: Garbage) -> bool:
+        """Whether nobody reads this any more."""
+        starts = self._held.get(garbage.id)
+        if not starts:
+            return True
+        # Readers that started at a later snapshot do not need what lies before it.
+        return garbage.until is not None and min(starts) >= garbage.until

@@ -1,0 +1,124 @@
+"""
+Snapshots that are too large for the log: a file each, in a directory beside the database.
+
+A gigabyte that goes through the log takes every append along: RocksDB writes it twice, and each
+fsync waits for it (docs/decisions/0004 has the figures). A file of its own is written by a thread
+and synced now and then; only its name, an internal id, goes through the log once it is whole.
+
+A file is the snapshot's bytes as they were sent, and after them a CRC-32 (u32, little-endian) of
+each chunk of 1 MiB, which every read checks. One that no record refers to is what a crash left of
+an upload, and is removed when the database is opened.
+"""
+
+import os
+import struct
+import zlib
+from array import array
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES, Spool
+from tailrace.engine.errors import StorageDamaged
+from tailrace.protocol.state import Snapshot
+
+__all__ = ["Blobs"]
+
+SYNC_BYTES: Final = 64 << 20
+"""So much is synced at a time: one fsync of a gigabyte would hold up the log's for 0.1 s."""
+_CRC: Final = struct.Struct("<I")
+
+
+class Blobs:
+    """The files of large snapshots."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def remove_orphans(self, known: Callable[[int], bool]) -> None:
+        """Remove what a crash left: files that nothing refers to."""
+        with suppress(FileNotFoundError):
+            for path in self._directory.iterdir():
+                if not path.name.isdecimal() or not known(int(path.name)):
+                    path.unlink()
+
+    def spool(self, snapshot_id: int) -> "BlobSpool":
+        return BlobSpool(self._directory, self._path(snapshot_id))
+
+    def read(self, snapshot: Snapshot, index: int) -> bytes:
+        """
+        One chunk, checked.
+
+        Raises:
+            StorageDamaged: It is not what was written.
+        """
+        start = index * SNAPSHOT_CHUNK_BYTES
+        size = min(SNAPSHOT_CHUNK_BYTES, snapshot.size - start)
+        try:
+            file = os.open(self._path(snapshot.id), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                chunk = os.pread(file, size, start)
+                check = os.pread(file, _CRC.size, snapshot.size + index * _CRC.size)
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise StorageDamaged(snapshot.offset.token()) from error
+        if len(chunk) != size or check != _CRC.pack(zlib.crc32(chunk)):
+            raise StorageDamaged(snapshot.offset.token())
+        return chunk
+
+    def unlink(self, snapshot_id: int) -> None:
+        self._path(snapshot_id).unlink(missing_ok=True)
+
+    def _path(self, snapshot_id: int) -> Path:
+        return self._directory / f"{snapshot_id:020d}"
+
+
+class BlobSpool(Spool):
+    """A file that is being written."""
+
+    def __init__(self, directory: Path, path: Path) -> None:
+        self._directory = directory
+        self._path = path
+        self._file: int | None = None
+        self._unsynced = 0
+        self._checks = array("I")
+
+    def write(self, chunk: bytes) -> None:
+        if self._file is None:
+            self._directory.mkdir(exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._file = os.open(self._path, flags, 0o644)
+        self._checks.append(zlib.crc32(chunk))
+        self._write(chunk)
+        self._unsynced += len(chunk)
+        if self._unsynced >= SYNC_BYTES:
+            self._unsynced = 0
+            os.fdatasync(self._file)
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+
+    def finish(self) -> None:
+        assert self._file is not None
+        self._write(self._checks.tobytes())
+        os.fsync(self._file)
+        os.close(self._file)
+        self._file = None
+        # Not the file alone: its name must survive too, and that of the directory.
+        for directory in (self._directory, self._directory.parent):
+            entry = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(entry)
+            finally:
+                os.close(entry)
+
+    def discard(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        self._path.unlink(missing_ok=True)

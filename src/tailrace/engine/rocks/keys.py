@@ -1,0 +1,40 @@
+"""How keys are made, and how they are walked through. All big-endian: they sort as numbers."""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from rocksdict import Rdict, ReadOptions
+
+__all__ = ["ID", "PAIR", "after_prefix", "items"]
+
+ID: Final = struct.Struct(">Q")
+PAIR: Final = struct.Struct(">QQ")
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    """The first key after all that begin with a prefix; None if there can be none."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
+
+
+def items(family: Rdict, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    """
+    What lies from one key to before another.
+
+    Not by `Rdict.items` and its like: those end without a word where a block cannot be read, and
+    a stream would seem to be shorter than it is.
+
+    Raises:
+        Exception: A block is damaged or cannot be read.
+    """
+    options = ReadOptions()
+    if end is not None:
+        # The iterator only points to its bound: `options` must live as long as it does.
+        options.set_iterate_upper_bound(end)
+    at = family.iter(options)
+    at.seek(start)
+    while at.valid():
+        yield at.key(), at.value()
+        at.next()
+    at.status()

@@ -1,0 +1,123 @@
+"""A `WriteBatch` that speaks of streams."""
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from rocksdict import WriteBatch
+
+from tailrace.engine.base import Due, Garbage, Transaction
+from tailrace.engine.codec import encode_record, encode_state
+from tailrace.engine.rocks.keys import ID, PAIR
+from tailrace.protocol.bucket import BucketState
+from tailrace.protocol.offset import Offset
+from tailrace.protocol.state import Appended, Snapshot, StreamState
+
+if TYPE_CHECKING:
+    from tailrace.engine.rocks.store import RocksStore
+
+__all__ = ["NEXT_ID", "RocksTransaction", "decode_garbage"]
+
+NEXT_ID: Final = b"next_id"
+# Below this many records a stream is deleted key by key: range tombstones slow scans down.
+_POINT_DELETES_MAX: Final = 256
+# To find its keys is to read its records, so not if they are large.
+_POINT_DELETES_BYTES_MAX: Final = 4 << 20
+_FILE: Final = b"f"
+
+
+class RocksTransaction(Transaction):
+    """Changes to several column families at once."""
+
+    def __init__(self, store: "RocksStore") -> None:
+        self.batch = WriteBatch(raw_mode=True)
+        self._store = store
+        # The store's own dict, which is empty once that is closed.
+        self._handles = store.handles
+        self._put = self.batch.put
+
+    def create(self, key: bytes, state: StreamState) -> None:
+        self._put(key, ID.pack(state.id), self._handles["names"])
+        self.checkpoint(key, state)
+
+    def append(self, stream_id: int, at: Offset, record: Appended) -> None:
+        self._put(
+            PAIR.pack(stream_id, at.byte), encode_record(at, record), self._handles["records"]
+        )
+
+    def checkpoint(self, key: bytes, state: StreamState) -> None:
+        self._put(ID.pack(state.id), encode_state(key, state), self._handles["states"])
+
+    def delete(self, key: bytes, state: StreamState) -> None:
+        self.batch.delete(key, self._handles["names"])
+        self.batch.delete(ID.pack(state.id), self._handles["states"])
+        self._discard(Garbage(state.id, state.tail.byte - state.earliest.byte))
+        if state.snapshot is not None:
+            self._discard_snapshot(state.snapshot)
+
+    def publish(
+        self, key: bytes, before: StreamState, after: StreamState, content: bytes | None
+    ) -> None:
+        assert after.snapshot is not None
+        # A file is in its place already: the empty entry says that it is referred to.
+        self._put(ID.pack(after.snapshot.id), content or b"", self._handles["snapshots"])
+        self.checkpoint(key, after)
+        if before.snapshot is not None:
+            self._discard_snapshot(before.snapshot)
+        trimmed = after.earliest.byte - before.earliest.byte
+        if trimmed:
+            self._discard(Garbage(after.id, trimmed, until=after.earliest.byte))
+
+    def _discard_snapshot(self, snapshot: Snapshot) -> None:
+        self._discard(Garbage(snapshot.id, snapshot.size, file=not snapshot.inline))
+
+    def _discard(self, garbage: Garbage) -> None:
+        value = ID.pack(garbage.bytes) + (_FILE if garbage.file else b"")
+        self._put(_garbage_key(garbage), value, self._handles["garbage"])
+
+    def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
+        if state is None:
+            self.batch.delete(bucket, self._handles["buckets"])
+        else:
+            value = msgspec.msgpack.encode((state.created_at, state.streams))
+            self._put(bucket, value, self._handles["buckets"])
+
+    def schedule(self, due: Due) -> None:
+        self._put(PAIR.pack(due.deadline, due.id), due.key, self._handles["expiry"])
+
+    def unschedule(self, due: Due) -> None:
+        self.batch.delete(PAIR.pack(due.deadline, due.id), self._handles["expiry"])
+
+    def reserve_ids(self, until: int) -> None:
+        self._put(NEXT_ID, ID.pack(until))
+
+    def reclaim(self, garbage: Garbage) -> None:
+        first = PAIR.pack(garbage.id, 0)
+        if garbage.until is None:
+            end = ID.pack(garbage.id + 1)
+            self.batch.delete(ID.pack(garbage.id), self._handles["snapshots"])
+        else:
+            end = PAIR.pack(garbage.id, self._store.cut(garbage.id, garbage.until))
+        self._delete_records(first, end, garbage.bytes)
+        self.batch.delete(_garbage_key(garbage), self._handles["garbage"])
+
+    def _delete_records(self, first: bytes, end: bytes, size: int) -> None:
+        if size <= _POINT_DELETES_BYTES_MAX:
+            keys = self._store.record_keys(first, end, _POINT_DELETES_MAX)
+            if len(keys) < _POINT_DELETES_MAX:
+                for key in keys:
+                    self.batch.delete(key, self._handles["records"])
+                return
+        self.batch.delete_range(first, end, self._handles["records"])
+
+
+def _garbage_key(garbage: Garbage) -> bytes:
+    return ID.pack(garbage.id) if garbage.until is None else PAIR.pack(garbage.id, garbage.until)
+
+
+def decode_garbage(key: bytes, value: bytes) -> Garbage:
+    """An entry of the garbage family: a whole id, or an id and the offset before which it goes."""
+    (size,) = ID.unpack_from(value)
+    if len(key) == ID.size:
+        return Garbage(ID.unpack(key)[0], size, file=value[ID.size :] == _FILE)
+    stream_id, until = PAIR.unpack(key)
+    return Garbage(stream_id, size, until)

@@ -1,0 +1,170 @@
+"""
+Bootstrap (X§3): a snapshot and every message after it, the parts of one `multipart/mixed` answer.
+
+Rule 1: the answer is one consistent view. It is made of one durable state, and what that state
+refers to stays in storage until the answer is complete, whatever is appended or published then.
+
+Rule 2: no boundary without proof. It is random, and before the first byte is sent all that will be
+sent is searched for it. What a client stored can thus never end a part early.
+
+Rule 3: no client decides how much memory it costs: parts are made as the peer reads them.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from typing import Final
+
+from tailrace.engine.core import Engine
+from tailrace.engine.read import read_slice
+from tailrace.protocol.content_type import DEFAULT_CONTENT_TYPE
+from tailrace.protocol.errors import QueryInvalid
+from tailrace.protocol.offset import BEGINNING
+from tailrace.protocol.state import StreamState
+from tailrace.server import headers as h
+from tailrace.server.compress import COMPRESS_BYTES_MIN, negotiate
+from tailrace.server.message import Request, Response
+from tailrace.server.snapshots import snapshot_pieces
+from tailrace.server.streamed import StreamedBody, packed
+from tailrace.server.target import READ_QUERY, parse_query
+
+__all__ = ["Bootstrap"]
+
+_PREFIX: Final = "tailrace-"
+_SLICE_BYTES: Final = 256 << 10
+
+
+class Bootstrap:
+    """GET of a bootstrap."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def answer(self, request: Request, key: bytes) -> Response:
+        """
+        X§3.2.
+
+        Raises:
+            QueryInvalid: A `live` parameter: a bootstrap is answered once.
+            StreamNotFound: There is no such stream.
+        """
+        if "live" in parse_query(request.query, READ_QUERY):
+            # X§3.1: servers SHOULD reject any `live` parameter.
+            raise QueryInvalid(
+                "live", "has no place here: tail the stream from the Stream-Next-Offset returned"
+            )
+        stream = self._engine.find(key)
+        state = stream.durable
+        assert state is not None
+        self._engine.touch(stream)
+        release = self._engine.pins.hold(state)
+        try:
+            if request.method == "HEAD":
+                release()
+                return Response(200, _headers(state, _new_boundary(), up_to_date=True))
+            boundary = await self._proven_boundary(state)
+        except BaseException:
+            release()
+            raise
+        # What was appended while we searched lies beyond what is returned.
+        now = stream.durable
+        up_to_date = now is not None and (now.id, now.tail) == (state.id, state.tail)
+        headers = _headers(state, boundary, up_to_date=up_to_date)
+        pieces = self._parts(state, boundary)
+        length = _length(state, boundary)
+        coding = negotiate(request.headers.get(b"accept-encoding", b""))
+        if coding is None or length <= COMPRESS_BYTES_MIN:
+            return Response(200, headers, live=StreamedBody(pieces, release), length=length)
+        headers.append((b"Content-Encoding", coding.encode()))
+        return Response(200, headers, live=StreamedBody(packed(pieces, coding), release))
+
+    async def _proven_boundary(self, state: StreamState) -> bytes:
+        """A boundary that occurs nowhere in what is to be sent."""
+        while True:
+            boundary = _new_boundary()
+            if not await self._contains(state, boundary):
+                return boundary
+
+    async def _contains(self, state: StreamState, boundary: bytes) -> bool:
+        # Messages lie next to each other, as do the chunks of a snapshot: what overlaps two of
+        # them counts as found too.
+        end = b""
+        if state.snapshot is not None:
+            async for chunk in snapshot_pieces(self._engine, state.snapshot):
+                if boundary in end + chunk:
+                    return True
+                end = chunk[-len(boundary) :]
+        async for parts in self._slices(state):
+            joined = b"".join((end, *parts))
+            if boundary in joined:
+                return True
+            end = joined[-len(boundary) :]
+        return False
+
+    async def _slices(self, state: StreamState) -> AsyncIterator[list[bytes | memoryview]]:
+        """The retained messages, each as it is stored, some at a time."""
+        start = state.earliest
+        while start != state.tail:
+            piece = read_slice(self._engine.store, state, start, _SLICE_BYTES, split=True)
+            yield piece.parts
+            start = piece.end
+            await asyncio.sleep(0)
+
+    async def _parts(self, state: StreamState, boundary: bytes) -> AsyncIterator[bytes]:
+        snapshot = state.snapshot
+        yield _snapshot_head(state, boundary)
+        if snapshot is not None:
+            async for chunk in snapshot_pieces(self._engine, snapshot):
+                yield chunk
+        head = _message_head(state, boundary)
+        async for parts in self._slices(state):
+            if state.json:
+                # A stored element has its comma with it, which is no part of it.
+                parts = [part[:-1] for part in parts]
+            yield b"".join([item for part in parts for item in (head, part)])
+        yield _end(boundary)
+
+
+def _new_boundary() -> bytes:
+    return (_PREFIX + secrets.token_hex(16)).encode()
+
+
+def _headers(state: StreamState, boundary: bytes, *, up_to_date: bool) -> list[tuple[bytes, bytes]]:
+    snapshot = state.snapshot
+    at = BEGINNING.encode() if snapshot is None else snapshot.offset.encoded()
+    headers = [
+        (h.CONTENT_TYPE, b"multipart/mixed; boundary=" + boundary),
+        (h.STREAM_SNAPSHOT_OFFSET, at),
+        (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
+        (h.STREAM_UP_TO_DATE, h.TRUE if up_to_date else h.FALSE),
+        (b"Vary", b"Accept-Encoding"),
+        h.NO_STORE,
+    ]
+    if state.closed:
+        headers.append((h.STREAM_CLOSED, h.TRUE))
+    return headers
+
+
+def _snapshot_head(state: StreamState, boundary: bytes) -> bytes:
+    """X§3.2: without a snapshot there is an empty first part, of type application/octet-stream."""
+    content_type = DEFAULT_CONTENT_TYPE if state.snapshot is None else state.snapshot.content_type
+    return b"--%b\r\nContent-Type: %b\r\n\r\n" % (boundary, content_type.encode("latin-1"))
+
+
+def _message_head(state: StreamState, boundary: bytes) -> bytes:
+    content_type = state.content_type.encode("latin-1")
+    return b"\r\n--%b\r\nContent-Type: %b\r\n\r\n" % (boundary, content_type)
+
+
+def _end(boundary: bytes) -> bytes:
+    return b"\r\n--%b--\r\n" % boundary
+
+
+def _length(state: StreamState, boundary: bytes) -> int:
+    """The length of the whole answer, which follows from the state alone."""
+    count = state.tail.message - state.earliest.message
+    stored = state.tail.byte - state.earliest.byte
+    messages = stored - count if state.json else stored
+    snapshot = 0 if state.snapshot is None else state.snapshot.size
+    heads = len(_snapshot_head(state, boundary)) + count * len(_message_head(state, boundary))
+    return heads + snapshot + messages + len(_end(boundary))

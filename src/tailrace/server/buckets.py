@@ -1,0 +1,104 @@
+"""Requests about buckets and their listings (X§1)."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from tailrace.engine.buckets import Listed, Page
+from tailrace.engine.core import Engine, Outcome
+from tailrace.protocol.errors import QueryInvalid, Refusal
+from tailrace.server import headers as h
+from tailrace.server.message import Request, Response
+from tailrace.server.problem import problem
+from tailrace.server.target import LISTING_QUERY, parse_query
+
+__all__ = ["BucketRequests"]
+
+LIST_COUNT_MAX: Final = 1000
+
+_LIMIT: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
+_JSON: Final = (h.CONTENT_TYPE, b"application/json")
+
+
+class BucketRequests:
+    """PUT, GET and DELETE of a bucket, and GET of its listing."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._buckets = engine.buckets
+
+    def create(self, request: Request, key: bytes, reply: Callable[[Response], None]) -> None:
+        """X§1.2."""
+
+        def created(outcome: Outcome) -> None:
+            if isinstance(outcome, Refusal):
+                reply(problem(outcome))
+            else:
+                reply(Response(201, [(h.LOCATION, request.url), h.NO_STORE]))
+
+        self._buckets.create(key, created)
+
+    def describe(self, key: bytes) -> Response:
+        """X§1.3."""
+        state = self._buckets.find(key)
+        content = {
+            "bucket_id": key.decode(),
+            "streams": state.streams,
+            "created_at_ms": state.created_at,
+        }
+        return Response(200, [_JSON, h.NO_STORE], msgspec.json.encode(content))
+
+    def delete(self, key: bytes, reply: Callable[[Response], None]) -> None:
+        """X§1.5."""
+
+        def deleted(outcome: Outcome) -> None:
+            if isinstance(outcome, Refusal):
+                reply(problem(outcome))
+            else:
+                reply(Response(204, [h.NO_STORE]))
+
+        self._buckets.delete(key, deleted)
+
+    async def list(self, request: Request, key: bytes) -> Response:
+        """X§1.4."""
+        query = parse_query(request.query, LISTING_QUERY)
+        prefix = query.get("prefix", "")
+        limit = _limit(query.get("limit"))
+        after = query.get("after", "").encode()
+        page = await self._buckets.page(key, prefix.encode(), after, limit)
+        return Response(200, [_JSON, h.NO_STORE], _page(key, prefix, page))
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return LIST_COUNT_MAX
+    if not _LIMIT.fullmatch(text) or not 1 <= int(text) <= LIST_COUNT_MAX:
+        raise QueryInvalid("limit", f"must be a whole number from 1 to {LIST_COUNT_MAX}")
+    return int(text)
+
+
+def _page(key: bytes, prefix: str, page: Page) -> bytes:
+    return msgspec.json.encode(
+        {
+            "bucket_id": key.decode(),
+            "prefix": prefix,
+            "stream_count": len(page.streams),
+            "streams": [_listed(item) for item in page.streams],
+            "next_cursor": page.streams[-1].stream_id.decode() if page.streams else None,
+            "has_more": page.has_more,
+        }
+    )
+
+
+def _listed(item: Listed) -> dict[str, object]:
+    state = item.state
+    return {
+        "stream_id": item.stream_id.decode(),
+        "status": "Closed" if state.closed else "Open",
+        "content_type": state.content_type,
+        "tail_offset": state.tail.byte,
+        "next_offset": state.tail.token(),
+        "created_at_ms": state.created_at,
+        "last_write_at_ms": state.written_at,
+    }

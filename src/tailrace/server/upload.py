@@ -1,0 +1,152 @@
+"""
+The body of a snapshot on its way in: in memory while it is small, in a file once it is not.
+
+A thread writes, one chunk at a time, while the loop collects the next one. When that is full too,
+the client is not read from: an upload of any size takes a few chunks of memory.
+"""
+
+import asyncio
+import errno
+import hashlib
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import structlog
+
+from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES, Spool
+from tailrace.engine.core import Engine
+from tailrace.engine.errors import DiskFull
+from tailrace.protocol.errors import Refusal
+from tailrace.server.errors import SnapshotNotStored, SnapshotTooLarge
+
+__all__ = ["Upload", "Uploaded"]
+
+INLINE_BYTES_MAX: Final = 256 << 10
+"""Up to this size a snapshot goes through the log, and shares its fsync with everything else."""
+
+log = structlog.get_logger("tailrace")
+
+
+class Uploaded(NamedTuple):
+    """A body that has arrived and, if it is large, is safe on disk."""
+
+    id: int
+    size: int
+    digest: bytes
+    content: bytes | None
+    """The body itself, if it is small."""
+
+
+class Upload:
+    """One body. `write` until it is complete, then `finish`; or `cancel` at any time."""
+
+    def __init__(self, engine: Engine, bytes_max: int) -> None:
+        self.drained: Callable[[], None] | None = None
+        self._engine = engine
+        self._bytes_max = bytes_max
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray()
+        self._size = 0
+        self._hash = hashlib.sha256()
+        self._id = 0
+        self._spool: Spool | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._refusal: Refusal | None = None
+        self._given_up = False
+
+    @property
+    def blocked(self) -> bool:
+        return self._writer is not None and len(self._buffer) >= SNAPSHOT_CHUNK_BYTES
+
+    def write(self, data: bytes) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        self._size += len(data)
+        if self._size > self._bytes_max:
+            raise SnapshotTooLarge(self._bytes_max)
+        self._buffer += data
+        if self._writer is None and len(self._buffer) >= SNAPSHOT_CHUNK_BYTES:
+            self._writer = self._loop.create_task(self._write_chunks())
+
+    async def finish(self) -> Uploaded:
+        """
+        The body is complete: see it to the disk.
+
+        Raises:
+            Refusal: It cannot be stored, and nothing of it is left.
+        """
+        if self._writer is not None:
+            await self._writer
+        if self._spool is None and self._size <= INLINE_BYTES_MAX:
+            content = bytes(self._buffer)
+            self._hash.update(content)
+            return Uploaded(self._engine.take_id(), self._size, self._hash.digest(), content)
+        try:
+            if self._refusal is None and self._buffer:
+                await self._write_chunk()
+            if self._refusal is None and self._spool is not None:
+                await self._in_thread(self._spool.finish)
+        except Exception as error:
+            self._refusal = _why(error)
+        if self._refusal is not None:
+            self.cancel()
+            raise self._refusal
+        return Uploaded(self._id, self._size, self._hash.digest(), None)
+
+    def cancel(self) -> None:
+        """Give up, and leave nothing behind."""
+        self._given_up = True
+        self._buffer.clear()
+        if self._writer is None:
+            self._discard()
+
+    async def _write_chunks(self) -> None:
+        """Write whole chunks as long as there are any; then the client may send more."""
+        try:
+            while len(self._buffer) >= SNAPSHOT_CHUNK_BYTES:
+                await self._write_chunk()
+                if self.drained is not None and not self.blocked:
+                    self.drained()
+        except Exception as error:
+            self._refusal = _why(error)
+        self._writer = None
+        if self._given_up:
+            self._discard()
+        elif self.drained is not None:
+            self.drained()
+
+    async def _write_chunk(self) -> None:
+        """Move the first chunk of what has gathered to the disk."""
+        chunk = bytes(memoryview(self._buffer)[:SNAPSHOT_CHUNK_BYTES])
+        del self._buffer[: len(chunk)]
+        # Half: unlike what goes through the log, it is written once.
+        self._engine.take_room(len(chunk) // 2)
+        if self._spool is None:
+            self._id = self._engine.take_id()
+            self._spool = self._engine.store.spool(self._id)
+        spool = self._spool
+
+        def store() -> None:
+            self._hash.update(chunk)
+            spool.write(chunk)
+
+        await self._in_thread(store)
+
+    async def _in_thread(self, work: Callable[[], None]) -> None:
+        await self._loop.run_in_executor(self._engine.blob_threads, work)
+
+    def _discard(self) -> None:
+        spool, self._spool = self._spool, None
+        if spool is not None:
+            job = self._loop.run_in_executor(self._engine.blob_threads, spool.discard)
+            # What could not be removed now is removed at the next start.
+            job.add_done_callback(lambda done: done.exception())
+
+
+def _why(error: Exception) -> Refusal:
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull()
+    log.error("a snapshot cannot be written", error=str(error))
+    return SnapshotNotStored()
