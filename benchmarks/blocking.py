@@ -30,10 +30,15 @@ class Answer:
 
 
 def make_request(
-    method: str, path: str, *, content_type: str | None = None, body: bytes = b""
+    method: str,
+    path: str,
+    *,
+    content_type: str | None = None,
+    body: bytes = b"",
+    below: str = STREAMS_AT,
 ) -> bytes:
-    """The bytes of one HTTP/1.1 request for a stream."""
-    head = f"{method} {STREAMS_AT}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    """The bytes of one HTTP/1.1 request for a stream, or for what lies below another path."""
+    head = f"{method} {below}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     if content_type is not None:
         head += f"Content-Type: {content_type}\r\n"
     if body or method in ("PUT", "POST"):
@@ -71,6 +76,10 @@ class Connection:
         trace: TracebackType | None,
     ) -> None:
         self._socket.close()
+
+    def send(self, data: bytes) -> None:
+        """Send a part of a request."""
+        self._socket.sendall(data)
 
     def exchange(self, request: bytes, sink: Sink | None = None) -> Answer:
         """Send one request and read its whole answer."""

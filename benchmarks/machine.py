@@ -8,14 +8,17 @@ import resource
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
+from types import TracebackType
 
 from benchmarks import node
 from benchmarks.load import wrk_version
 
 PROBE_WRITES = 200
 PROBE_BYTES = 4096
+PEAK_POLL_SECONDS = 0.02
 
 
 def facts(directory: Path) -> dict[str, str | int | float]:
@@ -79,3 +82,32 @@ def _filesystem(directory: Path) -> str:
         check=False,
     )
     return found.stdout.strip() or "unknown"
+
+
+class PeakMemory:
+    """The most resident memory that a process had while this was entered, looked at often."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.megabytes = 0.0
+
+    def __enter__(self) -> PeakMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            self.megabytes = max(self.megabytes, resident_megabytes(self._pid))
+            if self._stop.wait(PEAK_POLL_SECONDS):
+                return

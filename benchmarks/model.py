@@ -40,6 +40,11 @@ class Sizes:
     many_touches: int
     growth_streams: tuple[int, ...]
     growth_seconds: int
+    bootstrap_clients: int
+    bootstraps: int
+    listed_streams: int
+    snapshot_bytes: int
+    snapshot_seconds: int
 
 
 FULL = Sizes(
@@ -58,6 +63,11 @@ FULL = Sizes(
     many_touches=20_000,
     growth_streams=(10, 1_000, 100_000),
     growth_seconds=8,
+    bootstrap_clients=100,
+    bootstraps=2_000,
+    listed_streams=1_000_000,
+    snapshot_bytes=1 << 30,
+    snapshot_seconds=8,
 )
 
 QUICK = Sizes(
@@ -76,6 +86,11 @@ QUICK = Sizes(
     many_touches=20_000,
     growth_streams=(10, 1_000, 100_000),
     growth_seconds=4,
+    bootstrap_clients=100,
+    bootstraps=1_000,
+    listed_streams=100_000,
+    snapshot_bytes=1 << 30,
+    snapshot_seconds=8,
 )
 
 SMOKE = Sizes(
@@ -94,6 +109,11 @@ SMOKE = Sizes(
     many_touches=500,
     growth_streams=(10, 100, 1_000),
     growth_seconds=1,
+    bootstrap_clients=20,
+    bootstraps=100,
+    listed_streams=3_000,
+    snapshot_bytes=8 << 20,
+    snapshot_seconds=1,
 )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from benchmarks.model import Work
 from benchmarks.works import (
     appends,
+    bootstrap,
     catchup,
     creates,
     growth,
     json_batches,
+    large_snapshot,
+    listing,
     many_streams,
     sse_fanout,
 )
@@ -20,5 +23,8 @@ WORKS: tuple[Work, ...] = (
     sse_fanout.WORK,
     creates.WORK,
     growth.WORK,
+    bootstrap.WORK,
+    large_snapshot.WORK,
+    listing.WORK,
     many_streams.WORK,
 )

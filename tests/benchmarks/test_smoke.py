@@ -11,7 +11,16 @@ from tests.support.server import REPO_ROOT
 
 
 @pytest.mark.parametrize(
-    "work", ["json_batches", "catchup", "sse_fanout", "creates", "many_streams"]
+    "work",
+    [
+        "json_batches",
+        "catchup",
+        "sse_fanout",
+        "creates",
+        "bootstrap",
+        "listing",
+        "many_streams",
+    ],  # fmt: skip
 )
 def test_a_benchmark_runs_and_finds_what_it_wrote(work: str, tmp_path: Path) -> None:
     """It ends with status 0 only if everything that it wrote was read back."""

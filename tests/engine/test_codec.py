@@ -20,7 +20,7 @@ from tailrace.protocol.limits import (
 )
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.producer import ProducerClaim, Producers, ProducerState
-from tailrace.protocol.state import Appended, StreamState
+from tailrace.protocol.state import Appended, Snapshot, StreamState
 
 NUMBERS = st.integers(0, PRODUCER_INTEGER_MAX)
 TIMES = st.integers(0, 2**45)
@@ -121,7 +121,7 @@ def test_a_record_of_another_version_is_refused() -> None:
 
 class TestGoldenBytes:
     """
-    Format version 1, byte by byte.
+    Format version 2, byte by byte.
 
     Goal: a change of the layout cannot happen by accident. Whoever changes these bytes must raise
     the format version and read the old one.
@@ -171,8 +171,29 @@ class TestGoldenBytes:
             producers=Producers.of({"p": ProducerState(1, 2)}),
         )
         golden = bytes.fromhex(
-            "9ec4036b 657903aa 74657874 2f706c61 696e0102 033cc092 02cd012c 920104c3 93a17001"
-            "02a2c3a9 81a17092 0102"
+            "9fc4036b 657903aa 74657874 2f706c61 696e0102 033cc092 02cd012c 920104c3 93a17001"
+            "02a2c3a9 81a17092 0102c0"
+        )
+        assert encode_state(b"key", state) == golden
+        assert decode_state(golden) == state
+        # As format 1 had it: without the field for a snapshot.
+        assert decode_state(b"\x9e" + golden[1:-1]) == state
+
+    def test_a_state_with_a_snapshot(self) -> None:
+        state = StreamState(
+            id=3,
+            content_type="a/b",
+            json=False,
+            created_at=1,
+            touched_at=2,
+            written_at=3,
+            tail=Offset(9, 300),
+            earliest=Offset(2, 7),
+            snapshot=Snapshot(Offset(2, 7), 4, 500, "c/d", b"\xab" * 4, inline=True, time=5),
+        )
+        golden = bytes.fromhex(
+            "9fc4036b 657903a3 612f6201 0203c0c0 9209cd01 2c920207 c2c0c080 98020704 cd01f4a3"
+            "632f64c4 04ababab abc305"
         )
         assert encode_state(b"key", state) == golden
         assert decode_state(golden) == state
@@ -188,6 +209,6 @@ class TestGoldenBytes:
             written_at=1,
         )
         value = bytearray(encode_state(b"k", state))
-        assert value[0] == 0x90 | 14
-        value[0] += 1
-        assert decode_state(bytes(value) + b"\xc0") == state
+        assert value[0] == 0x90 | 15
+        later = b"\xdc\x00\x10" + bytes(value[1:]) + b"\xc0"
+        assert decode_state(later) == state
