@@ -109,6 +109,8 @@ class GroupCommit:
         self.listener: Listener | None = None
         self.open = Batch(store.begin())
         self.syncing: Batch | None = None
+        self.batches = 0
+        """How many were written so far: whether there is anything to make way for."""
         self._store = store
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
@@ -135,6 +137,7 @@ class GroupCommit:
             return
         self.open = Batch(self._store.begin())
         self.syncing = batch
+        self.batches += 1
         try:
             self._store.write(batch.transaction)
         except BaseException as error:  # rocksdict raises plain Exception, and panics beside it

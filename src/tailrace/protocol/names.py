@@ -11,12 +11,13 @@ from typing import Final
 from tailrace.protocol.errors import BucketInvalid, NameInvalid
 from tailrace.protocol.limits import BUCKETED_KEY_BYTES_MAX, STREAM_ID_BYTES_MAX
 
-__all__ = ["NO_BUCKET", "STREAMS", "bucket_key", "bucket_of", "bucketed_stream_key"]
+__all__ = ["NO_BUCKET", "RESERVED", "STREAMS", "bucket_key", "bucket_of", "bucketed_stream_key"]
 
 NO_BUCKET: Final = b"\0"
 """What the key of a stream on the base surface begins with."""
 STREAMS: Final = "streams"
 """The one stream id that is taken: by the listing of a bucket."""
+RESERVED: Final = "the stream id 'streams' is reserved for the listing of the bucket"
 
 _SEPARATOR: Final = b"\0"
 _BUCKET_ID: Final = re.compile(r"[a-z0-9_-]{4,64}", re.ASCII)
@@ -52,7 +53,7 @@ def bucketed_stream_key(bucket_id: str, stream_id: str) -> bytes:
         # Every URL library takes a lone dot out of a path.
         raise NameInvalid("a stream id must not be empty or '.'")
     if stream_id == STREAMS:
-        raise NameInvalid("the stream id 'streams' is reserved for the listing of the bucket")
+        raise NameInvalid(RESERVED)
     # X§1.1: both bounds count the bytes of UTF-8, after percent-decoding.
     if len(name) > STREAM_ID_BYTES_MAX:
         raise NameInvalid(f"a stream id may have {STREAM_ID_BYTES_MAX} bytes at most")

@@ -15,7 +15,8 @@ import structlog
 
 from tailrace.engine.core import Engine
 from tailrace.protocol.cursor import parse_cursor
-from tailrace.protocol.errors import HeaderInvalid, QueryInvalid, Refusal
+from tailrace.protocol.errors import HeaderInvalid, NameInvalid, QueryInvalid, Refusal
+from tailrace.protocol.names import RESERVED
 from tailrace.server import headers as h
 from tailrace.server.bootstrap import Bootstrap
 from tailrace.server.buckets import BucketRequests
@@ -202,6 +203,9 @@ class Service:
             reply(Response(204, h.PREFLIGHT))
             return
         if request.method not in allowed:
+            if target.resource is Resource.LISTING and request.method in _STREAM_METHODS:
+                # Somebody wants a stream of this name, and X§1.1 reserves it.
+                raise NameInvalid(RESERVED)
             raise MethodNotAllowed(request.method, ", ".join((*allowed, "OPTIONS")))
         key, offset = target.key, target.offset
         match target.resource, request.method:

@@ -23,6 +23,8 @@ __all__ = ["Upload", "Uploaded"]
 
 INLINE_BYTES_MAX: Final = 256 << 10
 """Up to this size a snapshot goes through the log, and shares its fsync with everything else."""
+PACE: Final = 1.0
+"""Beside others that write, an upload pauses after each chunk for this share of its time."""
 
 log = structlog.get_logger("tailrace")
 
@@ -104,7 +106,10 @@ class Upload:
         """Write whole chunks as long as there are any; then the client may send more."""
         try:
             while len(self._buffer) >= SNAPSHOT_CHUNK_BYTES:
+                began, batches = self._loop.time(), self._engine.commit.batches
                 await self._write_chunk()
+                if self._engine.commit.batches != batches:
+                    await asyncio.sleep(PACE * (self._loop.time() - began))
                 if self.drained is not None and not self.blocked:
                     self.drained()
         except Exception as error:

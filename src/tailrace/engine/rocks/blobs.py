@@ -25,8 +25,8 @@ from tailrace.protocol.state import Snapshot
 
 __all__ = ["Blobs"]
 
-SYNC_BYTES: Final = 64 << 20
-"""So much is synced at a time: one fsync of a gigabyte would hold up the log's for 0.1 s."""
+SYNC_BYTES: Final = 2 << 20
+"""So much is synced at a time: the log's fsync waits behind what this one writes."""
 _CRC: Final = struct.Struct("<I")
 
 

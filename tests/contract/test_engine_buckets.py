@@ -1,0 +1,866 @@
+"""Buckets over every store: what is told, counted and listed, hot, forgotten and reopened (X§1)."""
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from tailrace.engine import buckets as engine_buckets
+from tailrace.engine.base import Store
+from tailrace.engine.buckets import Page
+from tailrace.engine.core import Outcome
+from tailrace.protocol.errors import BucketNotFound, StreamNotFound
+from tailrace.protocol.offset import START
+from tailrace.protocol.state import Append, Create, Delete, Publish, Snapshot
+from tests.contract.conftest import OpenWorld
+from tests.contract.harness import START_MS, World, told
+from tests.engine.proxy import StoreProxy
+
+BUCKET = b"bkt1"
+OTHER = b"bkt2"
+TEXT = "text/plain"
+
+Forget = Callable[[World], None]
+
+
+def key(stream: bytes, bucket: bytes = BUCKET) -> bytes:
+    return bucket + b"\0" + stream
+
+
+def new(world: World, ttl_s: int | None = None) -> Create:
+    return Create(id=world.engine.new_id(), content_type=TEXT, ttl_s=ttl_s)
+
+
+def put(world: World, bucket: bytes = BUCKET) -> str:
+    """Create a bucket; what the client is told."""
+    replies: list[Outcome] = []
+    submit_put(world, replies, bucket)
+    world.until(lambda: bool(replies))
+    return told(replies[0])
+
+
+def drop(world: World, bucket: bytes = BUCKET) -> str:
+    """Delete a bucket; what the client is told."""
+    replies: list[Outcome] = []
+    submit_drop(world, replies, bucket)
+    world.until(lambda: bool(replies))
+    return told(replies[0])
+
+
+def submit_put(world: World, replies: list[Outcome], bucket: bytes = BUCKET) -> None:
+    async def work() -> None:
+        world.engine.buckets.create(bucket, replies.append)
+
+    world.run(work())
+
+
+def submit_drop(world: World, replies: list[Outcome], bucket: bytes = BUCKET) -> None:
+    async def work() -> None:
+        world.engine.buckets.delete(bucket, replies.append)
+
+    world.run(work())
+
+
+def count(world: World, bucket: bytes = BUCKET) -> int:
+    return world.engine.buckets.find(bucket).streams
+
+
+def page(
+    world: World,
+    prefix: bytes = b"",
+    after: bytes = b"",
+    most: int = 1000,
+    bucket: bytes = BUCKET,
+) -> Page:
+    return world.run(world.engine.buckets.page(bucket, prefix, after, most))
+
+
+def ids(found: Page) -> list[bytes]:
+    return [listed.stream_id for listed in found.streams]
+
+
+def forget_all(world: World) -> None:
+    """Neither streams nor buckets are in memory afterwards."""
+    world.evict()
+    world.engine.buckets._hot._values.clear()
+
+
+@pytest.fixture(params=["hot", "forgotten", "reopened"])
+def forget(request: pytest.FixtureRequest) -> Forget:
+    """What happens between a write and the look at it."""
+    if request.param == "hot":
+        return World.settle
+    return forget_all if request.param == "forgotten" else World.reopen
+
+
+class TestBuckets:
+    def test_a_bucket_is_there_and_knows_when_it_came_to_be(
+        self, world: World, forget: Forget
+    ) -> None:
+        assert put(world) == "created"
+        world.now += 5
+        forget(world)
+        state = world.engine.buckets.find(BUCKET)
+        assert (state.created_at, state.streams) == (START_MS, 0)
+        assert world.engine.buckets.exists(BUCKET)
+
+    def test_one_that_exists_is_not_created_again(self, world: World, forget: Forget) -> None:
+        put(world)
+        world.create(key(b"s"))
+        world.now += 5
+        forget(world)
+        assert put(world) == "bucket-exists"
+        state = world.engine.buckets.find(BUCKET)
+        assert (state.created_at, state.streams) == (START_MS, 1)
+
+    def test_one_that_does_not_exist(self, world: World, forget: Forget) -> None:
+        put(world, OTHER)
+        forget(world)
+        assert drop(world) == "bucket-not-found"
+        assert not world.engine.buckets.exists(BUCKET)
+        with pytest.raises(BucketNotFound):
+            world.engine.buckets.find(BUCKET)
+        with pytest.raises(BucketNotFound):
+            page(world)
+
+    def test_a_bucket_must_be_empty_before_deletion(self, world: World, forget: Forget) -> None:
+        put(world)
+        world.create(key(b"a"))
+        world.create(key(b"b"))
+        for left in (b"a", b"b"):
+            forget(world)
+            assert drop(world) == "bucket-not-empty"
+            world.delete(key(left))
+        forget(world)
+        assert drop(world) == "deleted"
+        forget(world)
+        assert drop(world) == "bucket-not-found"
+
+    def test_created_again_it_is_empty(self, world: World, forget: Forget) -> None:
+        put(world)
+        world.create(key(b"s"), body=b"old")
+        world.delete(key(b"s"))
+        assert drop(world) == "deleted"
+        world.now += 7
+        forget(world)
+        assert put(world) == "created"
+        forget(world)
+        assert world.engine.buckets.find(BUCKET).created_at == START_MS + 7
+        assert (count(world), page(world)) == (0, Page([], has_more=False))
+        with pytest.raises(StreamNotFound):
+            world.find(key(b"s"))
+
+    def test_buckets_and_the_base_surface_do_not_meet(self, world: World, forget: Forget) -> None:
+        """The same ids in two buckets, and names that look like them without a bucket."""
+        put(world)
+        put(world, OTHER)
+        world.create(key(b"s"), body=b"one")
+        world.create(key(b"s", OTHER), body=b"two")
+        world.create(b"\0" + BUCKET + b"/s", body=b"none")
+        world.create(b"\0s")
+        forget(world)
+        assert [count(world), count(world, OTHER)] == [1, 1]
+        assert ids(page(world)) == ids(page(world, bucket=OTHER)) == [b"s"]
+        assert world.read(key(b"s"))[0] == b"one"
+        world.delete(key(b"s"))
+        forget(world)
+        assert [count(world), count(world, OTHER)] == [0, 1]
+        assert world.read(key(b"s", OTHER))[0] == b"two"
+        assert world.read(b"\0" + BUCKET + b"/s")[0] == b"none"
+
+
+class TestStreamsInBuckets:
+    def test_without_its_bucket_nothing_can_be_done_with_a_stream(
+        self, world: World, forget: Forget
+    ) -> None:
+        """X§1.6: the bucket is missing, and no command makes it."""
+        put(world, OTHER)
+        forget(world)
+        snapshot = Snapshot(START, 1, 1, "a/b", b"", inline=True)
+        for command in (
+            new(world),
+            new(world, ttl_s=0),
+            Append(b"x", TEXT),
+            Append(b"", None, True),
+            Delete(),
+            Publish(1, snapshot, b"x"),
+        ):
+            assert told(world.do(key(b"s"), command)) == "bucket-not-found"
+        with pytest.raises(BucketNotFound):
+            world.engine.find(key(b"s"))
+        forget(world)
+        assert not world.engine.buckets.exists(BUCKET)
+        assert world.store.load(key(b"s")) is None
+
+    def test_in_its_bucket_only_the_stream_is_missing(self, world: World, forget: Forget) -> None:
+        put(world)
+        forget(world)
+        for command in (Append(b"x", TEXT), Delete()):
+            assert told(world.do(key(b"s"), command)) == "stream-not-found"
+        with pytest.raises(StreamNotFound):
+            world.engine.find(key(b"s"))
+
+    def test_the_count_follows(self, world: World, forget: Forget) -> None:
+        """Only what comes to be or goes changes it: not a retry, a conflict, an append, a close."""
+        put(world)
+        world.create(key(b"a"))
+        world.create(key(b"b"), closed=True)
+        forget(world)
+        assert count(world) == 2
+        assert told(world.do(key(b"a"), new(world))) == "existed"
+        assert told(world.do(key(b"a"), new(world, ttl_s=5))) == "stream-exists"
+        world.append(key(b"a"))
+        world.append(key(b"a"), b"", closes=True)
+        forget(world)
+        assert count(world) == 2
+        world.delete(key(b"a"))
+        assert told(world.do(key(b"a"), Delete())) == "stream-not-found"
+        forget(world)
+        assert count(world) == 1
+        world.create(key(b"a"))
+        forget(world)
+        assert count(world) == 2
+
+    def test_what_comes_together_is_decided_one_after_the_other(self, world: World) -> None:
+        """Rule 1 of `protocol.bucket`, in one turn of the loop: nothing of it is on disk yet."""
+        replies: list[Outcome] = []
+        buckets = world.engine.buckets
+
+        async def work() -> None:
+            submit, reply = world.engine.submit, replies.append
+            submit(key(b"s"), new(world), reply)
+            buckets.create(BUCKET, reply)
+            buckets.create(BUCKET, reply)
+            submit(key(b"s"), new(world), reply)
+            buckets.delete(BUCKET, reply)
+            submit(key(b"s"), Delete(), reply)
+            buckets.delete(BUCKET, reply)
+            submit(key(b"s"), new(world), reply)
+            buckets.delete(BUCKET, reply)
+            buckets.create(BUCKET, reply)
+            submit(key(b"t"), new(world), reply)
+
+        world.run(work())
+        world.until(lambda: len(replies) == 11)
+        world.settle()
+        # The first is refused at once, before anything is pending.
+        assert [told(reply) for reply in replies] == [
+            "bucket-not-found", "created", "bucket-exists", "created", "bucket-not-empty",
+            "deleted", "deleted", "bucket-not-found", "bucket-not-found", "created", "created",
+        ]  # fmt: skip
+        world.reopen()
+        assert (count(world), ids(page(world))) == (1, [b"t"])
+
+
+class TestExpiry:
+    """A stream whose time is over is gone, whether or not it has been cleared away."""
+
+    def test_it_is_neither_counted_nor_listed(self, world: World, forget: Forget) -> None:
+        put(world)
+        world.create(key(b"a"))
+        world.create(key(b"b"), ttl_s=1)
+        world.create(key(b"c"), expires_at=START_MS + 2000)
+        forget(world)
+        for wait, left in ((999, b"abc"), (1, b"ac"), (999, b"ac"), (1, b"a")):
+            world.now += wait
+            assert ids(page(world)) == [bytes([name]) for name in left]
+            assert count(world) == len(left)
+        forget(world)
+        world.sweep()
+        assert (count(world), ids(page(world))) == (1, [b"a"])
+
+    def test_the_count_is_right_whoever_ends_a_stream(self, world: World, forget: Forget) -> None:
+        """The sweeper, a command on the stream, one on its bucket: it is taken off once."""
+        put(world)
+        for name in (b"a", b"b", b"c"):
+            world.create(key(name), ttl_s=1)
+        world.create(key(b"d"))
+        world.now += 1000
+        assert told(world.do(key(b"a"), Append(b"x", TEXT))) == "stream-not-found"
+        assert count(world) == 1
+        assert drop(world) == "bucket-not-empty"
+        forget(world)
+        assert count(world) == 1
+        world.create(key(b"c"), ttl_s=1)
+        world.sweep()
+        assert (count(world), ids(page(world))) == (2, [b"c", b"d"])
+        world.now += 1000
+        world.sweep()
+        forget(world)
+        assert (count(world), ids(page(world))) == (1, [b"d"])
+
+    def test_a_bucket_whose_streams_have_all_expired_can_be_deleted(
+        self, world: World, forget: Forget
+    ) -> None:
+        """Before the sweeper comes; and what that finds later concerns no new stream."""
+        put(world)
+        for at in range(40):
+            world.create(key(b"%d" % at), ttl_s=1, body=b"old")
+        forget(world)
+        assert drop(world) == "bucket-not-empty"
+        world.now += 1000
+        assert drop(world) == "deleted"
+        assert put(world) == "created"
+        world.create(key(b"7"), body=b"new")
+        world.sweep()
+        forget(world)
+        assert (count(world), ids(page(world))) == (1, [b"7"])
+        assert world.read(key(b"7"))[0] == b"new"
+
+    @pytest.mark.parametrize("living", [b"", b"00", b"20", b"39"])
+    def test_one_living_stream_among_them_keeps_the_bucket(
+        self, world: World, living: bytes
+    ) -> None:
+        put(world)
+        names = [b"%02d" % at for at in range(40)]
+        for name in names:
+            world.create(key(name), ttl_s=None if name == living else 1)
+        world.now += 1000
+        assert drop(world) == ("bucket-not-empty" if living else "deleted")
+        if living:
+            assert (count(world), ids(page(world))) == (1, [living])
+            world.sweep()
+            assert (count(world), ids(page(world))) == (1, [living])
+            world.delete(key(living))
+            assert drop(world) == "deleted"
+
+    def test_one_request_clears_away_so_much_and_the_next_goes_on(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """`EXPIRED_LOOKS_MAX` bounds one request; repeating it gets there without the sweeper."""
+        monkeypatch.setattr(engine_buckets, "EXPIRED_LOOKS_MAX", 16)
+        put(world)
+        for at in range(40):
+            world.create(key(b"%d" % at), ttl_s=1)
+        world.now += 1000
+        answers = [drop(world) for _ in range(3)]
+        assert answers == ["bucket-not-empty", "bucket-not-empty", "deleted"]
+
+    def test_a_ttl_that_slid_is_not_over(self, open_world: OpenWorld) -> None:
+        """The index has the old moment: the stream is asked, not the index."""
+        world = open_world(sliding=True)
+        put(world)
+        world.create(key(b"s"), ttl_s=2)
+        world.now += 1500
+        world.touch(key(b"s"))
+        world.now += 1500
+        assert (count(world), ids(page(world))) == (1, [b"s"])
+        assert drop(world) == "bucket-not-empty"
+        # To list it or to count it is no use of it.
+        world.now += 500
+        assert (count(world), ids(page(world))) == (0, [])
+        assert drop(world) == "deleted"
+
+    @pytest.mark.parametrize("end", ["append", "delete"])
+    def test_one_that_has_just_gone_does_not_hide_one_that_has_expired(
+        self, world: World, end: str
+    ) -> None:
+        """
+        Goal: an empty bucket can be deleted (X§1.5), whatever is on its way to the disk.
+
+        Method: of two streams whose time is over one meets a command, or of two one is deleted
+        and the time of the other is over; in the same turn the bucket is deleted.
+        """
+        put(world)
+        world.create(key(b"a"), ttl_s=1 if end == "append" else None)
+        world.create(key(b"b"), ttl_s=1)
+        world.settle()
+        world.now += 1000
+        replies: list[Outcome] = []
+
+        async def work() -> None:
+            command = Delete() if end == "delete" else Append(b"x", TEXT)
+            world.engine.submit(key(b"a"), command, replies.append)
+            world.engine.buckets.delete(BUCKET, replies.append)
+
+        world.run(work())
+        world.until(lambda: len(replies) == 2)
+        first = "deleted" if end == "delete" else "stream-not-found"
+        assert [told(reply) for reply in replies] == [first, "deleted"]
+        assert not world.engine.buckets.exists(BUCKET)
+
+
+class TestListing:
+    def test_each_stream_with_its_state(self, world: World, forget: Forget) -> None:
+        put(world)
+        first = world.create(key(b"a"), body=b"abc")
+        world.now += 3
+        second = world.create(key(b"b"), content_type="application/json", closed=True)
+        first = world.append(key(b"a"), b"d")
+        forget(world)
+        found = page(world)
+        assert not found.has_more
+        assert [listed.state for listed in found.streams] == [first, second]
+
+    @pytest.mark.parametrize("step", [1, 2, 5, 128])
+    @pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 6, 7, 20])
+    def test_pages_give_each_stream_once(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, step: int, most: int
+    ) -> None:
+        """Whatever a step is to a page; streams that have expired take no place."""
+        monkeypatch.setattr(engine_buckets, "LIST_STEP", step)
+        put(world)
+        names = [b"%02d" % at for at in range(18)]
+        for at, name in enumerate(names):
+            world.create(key(name), ttl_s=None if at % 3 == 0 else 1)
+        world.now += 1000
+        expected = names[::3]
+        found: list[bytes] = []
+        while True:
+            got = page(world, after=found[-1] if found else b"", most=most)
+            found += ids(got)
+            assert got.has_more == (len(found) < len(expected))
+            if not got.has_more:
+                break
+            assert len(got.streams) == most
+        assert found == expected
+
+    def test_a_listing_does_not_make_streams_hot(self, open_world: OpenWorld) -> None:
+        """To look through a large bucket must not push what is in use out of memory."""
+        world = open_world()
+        put(world)
+        for at in range(20):
+            world.create(key(b"%02d" % at))
+        forget_all(world)
+        before = len(world.engine._streams)
+        assert len(page(world).streams) == 20
+        assert len(world.engine._streams) == before == 0
+
+
+class Turnstile(StoreProxy):
+    """A disk that, once stopped, lets one fsync through at a time."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.stopped = False
+        self.passes = threading.Semaphore(0)
+
+    def sync(self) -> None:
+        if self.stopped and not self.passes.acquire(timeout=20):
+            raise AssertionError("the test never let it pass")
+        super().sync()
+
+    def go_on(self) -> None:
+        self.stopped = False
+        self.passes.release(100)
+
+
+class Held(NamedTuple):
+    """A world, and the disk under it."""
+
+    world: World
+    disk: Turnstile
+
+
+@pytest.fixture
+def held(open_world: OpenWorld) -> Iterator[Held]:
+    """An engine with a bucket and one stream in it, on a disk that a test can stop."""
+    disks: list[Turnstile] = []
+
+    def wrap(store: Store) -> Store:
+        disks.append(Turnstile(store))
+        return disks[-1]
+
+    world = open_world(wrap=wrap)
+    # The sweeper comes only when a test calls it.
+    world.engine._sweeper._timer.cancel()
+    world.slow_disk()
+    put(world)
+    world.create(key(b"old"), body=b"x")
+    world.settle()
+    yield Held(world, disks[0])
+    disks[0].go_on()
+
+
+class TestDurability:
+    """Nobody is told of a bucket, a stream in it or their end before a crash cannot undo it."""
+
+    def test_a_bucket_that_is_not_durable_is_not_there_for_readers(self, held: Held) -> None:
+        """For commands it is: a stream is created in it, and told of together with it."""
+        world, disk = held
+        disk.stopped = True
+        replies: list[Outcome] = []
+        submit_put(world, replies, OTHER)
+        world.submit(key(b"s", OTHER), new(world), replies)
+        submit_put(world, replies, OTHER)
+        world.turn()
+        assert replies == []
+        assert not world.engine.buckets.exists(OTHER)
+        with pytest.raises(BucketNotFound):
+            world.engine.find(key(b"s", OTHER))
+        disk.go_on()
+        world.until(lambda: len(replies) == 3)
+        assert [told(reply) for reply in replies] == ["created", "created", "bucket-exists"]
+        assert count(world, OTHER) == 1
+
+    def test_a_bucket_whose_end_is_not_durable_is_still_there(self, held: Held) -> None:
+        world, disk = held
+        world.delete(key(b"old"))
+        disk.stopped = True
+        replies: list[Outcome] = []
+        submit_drop(world, replies)
+        world.submit(key(b"s"), new(world), replies)
+        submit_drop(world, replies)
+        world.turn()
+        assert replies == []
+        assert count(world) == 0
+        disk.go_on()
+        world.until(lambda: len(replies) == 3)
+        assert [told(reply) for reply in replies] == ["deleted"] + ["bucket-not-found"] * 2
+        with pytest.raises(BucketNotFound):
+            count(world)
+
+    def test_streams_that_are_not_durable_are_not_counted(self, held: Held) -> None:
+        world, disk = held
+        disk.stopped = True
+        world.submit(key(b"new"), new(world))
+        world.turn()
+        assert count(world) == 1
+        world.submit(key(b"old"), Delete())
+        world.turn()
+        assert count(world) == 1
+        disk.go_on()
+        world.settle()
+        assert (count(world), ids(page(world))) == (1, [b"new"])
+
+    def test_a_listing_waits_for_what_is_on_its_way(self, held: Held) -> None:
+        world, disk = held
+        disk.stopped = True
+        world.submit(key(b"new"), new(world))
+        world.until(lambda: world.engine.commit.syncing is not None)
+        listing = start_page(world)
+        world.turn()
+        assert not listing.done()
+        disk.go_on()
+        world.until(listing.done)
+        assert ids(listing.result()) == [b"new", b"old"]
+
+    @pytest.mark.parametrize("what", ["create", "delete"])
+    def test_a_listing_tells_nothing_of_the_batch_after_that(self, held: Held, what: str) -> None:
+        """
+        Goal: a listing is of one durable moment, also where batches follow each other closely.
+
+        Method: stop the disk in the middle of one batch, have a change ready for the next, ask for
+        the listing, and let only the first fsync pass: the change may still be undone by a crash.
+        """
+        world, disk = held
+        world.create(b"\0busy")
+        world.settle()
+        disk.stopped = True
+        world.submit(b"\0busy", Append(b"x", TEXT))
+        world.until(lambda: world.engine.commit.syncing is not None)
+        if what == "create":
+            world.submit(key(b"new"), new(world))
+        else:
+            world.submit(key(b"old"), Delete())
+        listing = start_page(world)
+        writes = disk.writes
+        disk.passes.release()
+        # The second batch is in the store, and its fsync hangs.
+        world.until(lambda: disk.writes == writes + 1)
+        world.turn()
+        if listing.done():
+            assert ids(listing.result()) == [b"old"]
+        else:
+            # To wait for the next batch as well is as good.
+            disk.go_on()
+            world.until(listing.done)
+            assert ids(listing.result()) == ([b"new", b"old"] if what == "create" else [])
+
+    def test_a_stream_that_expires_before_it_is_durable_is_not_taken_off(self, held: Held) -> None:
+        """The count is never below zero: what was not counted yet cannot have expired from it."""
+        world, disk = held
+        disk.stopped = True
+        world.submit(key(b"brief"), new(world, ttl_s=0))
+        world.until(lambda: world.engine.commit.syncing is not None)
+        assert count(world) == 1
+        disk.go_on()
+        world.settle()
+        assert count(world) == 1
+        world.sweep()
+        assert count(world) == 1
+
+    def test_a_stream_that_has_expired_does_not_come_back_while_it_is_cleared_away(
+        self, held: Held
+    ) -> None:
+        """Before the sweeper, while its batch is on its way, and after it: it is gone."""
+        world, disk = held
+        world.create(key(b"brief"), ttl_s=1)
+        world.settle()
+        world.now += 1000
+        assert count(world) == 1
+        disk.stopped = True
+        world.engine._sweeper._sweep()
+        world.engine._sweeper._timer.cancel()
+        assert count(world) == 1
+        world.until(lambda: world.engine.commit.syncing is not None)
+        assert count(world) == 1
+        disk.go_on()
+        world.settle()
+        assert count(world) == 1
+
+    def test_after_a_failure_nothing_is_decided_any_more(self, held: Held) -> None:
+        world, disk = held
+        disk.write_error = OSError("No such device")
+        replies: list[Outcome] = []
+        submit_put(world, replies, OTHER)
+        world.until(lambda: bool(replies))
+        submit_put(world, replies, b"bkt3")
+        submit_drop(world, replies)
+        assert [told(reply) for reply in replies] == ["storage-failed"] * 3
+        assert not world.engine.buckets.exists(OTHER)
+
+
+def start_page(world: World) -> "asyncio.Task[Page]":
+    """Ask for a listing without waiting for it."""
+
+    async def start() -> "asyncio.Task[Page]":
+        task = asyncio.create_task(world.engine.buckets.page(BUCKET, b"", b"", 1000))
+        await asyncio.sleep(0)
+        return task
+
+    return world.run(start())
+
+
+# -- any history ---------------------------------------------------------------------------------
+
+# Of one to four bytes, prefixes of each other, next to each other at the ends of ranges.
+NAMES = [
+    "a",
+    "ab",
+    "abc",
+    "a%",
+    "a_",
+    "a*",
+    "b",
+    "é",
+    "éa",
+    "€",
+    "\uffff",
+    "😀",
+    "😀a",
+    "\U0010ffff",
+]
+STREAMS = st.sampled_from([name.encode() for name in NAMES])
+CURSORS = st.one_of(
+    st.just(b""), STREAMS, st.text(max_size=2).map(lambda text: text.encode("utf-8", "replace"))
+)
+BUCKETS = st.sampled_from([BUCKET, OTHER])
+
+
+class BucketStep(NamedTuple):
+    bucket: bytes
+    creates: bool
+
+
+class StreamStep(NamedTuple):
+    bucket: bytes
+    stream: bytes
+    what: str
+    ttl_s: int | None
+
+
+STEPS = st.one_of(
+    st.builds(BucketStep, BUCKETS, st.booleans()),
+    st.builds(
+        StreamStep,
+        BUCKETS,
+        STREAMS,
+        st.sampled_from(["create", "create", "create", "append", "delete"]),
+        st.sampled_from([None, None, 1, 2]),
+    ),
+)
+
+
+class Model:
+    """Buckets as dictionaries of streams: what each ends at, and its TTL."""
+
+    def __init__(self) -> None:
+        self.buckets: dict[bytes, dict[bytes, tuple[int | None, int | None]]] = {}
+
+    def expire(self, now: int) -> None:
+        for streams in self.buckets.values():
+            for name, (deadline, _) in list(streams.items()):
+                if deadline is not None and deadline <= now:
+                    del streams[name]
+
+    def bucket(self, step: BucketStep) -> str:
+        streams = self.buckets.get(step.bucket)
+        if step.creates:
+            self.buckets.setdefault(step.bucket, {})
+            return "created" if streams is None else "bucket-exists"
+        if streams is None:
+            return "bucket-not-found"
+        if streams:
+            return "bucket-not-empty"
+        del self.buckets[step.bucket]
+        return "deleted"
+
+    def stream(self, step: StreamStep, now: int) -> str:
+        streams = self.buckets.get(step.bucket)
+        if streams is None:
+            return "bucket-not-found"
+        known = streams.get(step.stream)
+        if step.what == "create":
+            if known is not None:
+                return "existed" if known[1] == step.ttl_s else "stream-exists"
+            deadline = None if step.ttl_s is None else now + 1000 * step.ttl_s
+            streams[step.stream] = (deadline, step.ttl_s)
+            return "created"
+        if known is None:
+            return "stream-not-found"
+        if step.what == "append":
+            return "appended"
+        del streams[step.stream]
+        return "deleted"
+
+    def page(self, bucket: bytes, prefix: bytes, after: bytes, most: int) -> Page | list[bytes]:
+        every = sorted(self.buckets[bucket])
+        return [name for name in every if name.startswith(prefix) and name > after][: most + 1]
+
+
+class BucketsAgainstModel(RuleBasedStateMachine):
+    """Random commands that arrive together, listings in between, evictions and restarts."""
+
+    kind = "memory"
+    slow_disk = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp(prefix="contract-"))
+        self.patch = pytest.MonkeyPatch()
+        # Smaller than most pages, so that most of them take several steps.
+        self.patch.setattr(engine_buckets, "LIST_STEP", 3)
+        self.world = World(self.kind, self.directory / "data", streams_hot_max=3)
+        self.model = Model()
+        self._slow()
+
+    def _slow(self) -> None:
+        if self.slow_disk:
+            self.world.slow_disk()
+
+    def teardown(self) -> None:
+        try:
+            self.check_all()
+        finally:
+            self.patch.undo()
+            self.world.close()
+            del self.world
+            shutil.rmtree(self.directory)
+
+    @rule(steps=st.lists(STEPS, min_size=1, max_size=10))
+    def one_turn(self, steps: list[BucketStep | StreamStep]) -> None:
+        replies: dict[int, Outcome] = {}
+        expected: list[str] = []
+        engine, now = self.world.engine, self.world.now
+        self.model.expire(now)
+
+        async def submit() -> None:
+            for at, step in enumerate(steps):
+
+                def reply(outcome: Outcome, at: int = at) -> None:
+                    replies[at] = outcome
+
+                if isinstance(step, BucketStep):
+                    expected.append(self.model.bucket(step))
+                    buckets = engine.buckets
+                    (buckets.create if step.creates else buckets.delete)(step.bucket, reply)
+                    continue
+                expected.append(self.model.stream(step, now))
+                command: Create | Append | Delete = Append(b"x", TEXT)
+                if step.what == "create":
+                    command = new(self.world, step.ttl_s)
+                elif step.what == "delete":
+                    command = Delete()
+                engine.submit(key(step.stream, step.bucket), command, reply)
+
+        self.world.run(submit())
+        self.world.until(lambda: len(replies) == len(steps))
+        assert [told(replies[at]) for at in range(len(steps))] == expected
+
+    @rule(bucket=BUCKETS, prefix=CURSORS, after=CURSORS, most=st.integers(1, 9))
+    def list_page(self, bucket: bytes, prefix: bytes, after: bytes, most: int) -> None:
+        self.model.expire(self.world.now)
+        if bucket not in self.model.buckets:
+            with pytest.raises(BucketNotFound):
+                page(self.world, prefix, after, most, bucket)
+            return
+        expected = self.model.page(bucket, prefix, after, most)
+        found = page(self.world, prefix, after, most, bucket)
+        assert ids(found) == expected[:most]
+        assert found.has_more == (len(expected) > most)
+
+    @rule(milliseconds=st.sampled_from([1, 999, 1000, 2000]))
+    def wait(self, milliseconds: int) -> None:
+        self.world.settle()
+        self.world.now += milliseconds
+
+    @rule()
+    def sweep(self) -> None:
+        self.world.sweep()
+
+    @rule()
+    def forget(self) -> None:
+        forget_all(self.world)
+
+    @rule()
+    def reopen(self) -> None:
+        self.world.reopen()
+        self._slow()
+        self.check_all()
+
+    def check_all(self) -> None:
+        """Count, listing and the streams themselves agree with each other and with the model."""
+        self.world.settle()
+        self.model.expire(self.world.now)
+        for bucket in (BUCKET, OTHER):
+            streams = self.model.buckets.get(bucket)
+            assert self.world.engine.buckets.exists(bucket) == (streams is not None)
+            if streams is not None:
+                assert count(self.world, bucket) == len(streams)
+                assert ids(page(self.world, bucket=bucket)) == sorted(streams)
+            for name in NAMES:
+                known = streams is not None and name.encode() in streams
+                assert (self.world.engine.peek(key(name.encode(), bucket)) is not None) == known
+
+
+class Memory(BucketsAgainstModel):
+    pass
+
+
+class Rocks(BucketsAgainstModel):
+    kind = "rocks"
+
+
+class RocksSlow(BucketsAgainstModel):
+    kind = "rocks"
+    slow_disk = True
+
+
+@pytest.mark.parametrize(("machine", "examples"), [(Memory, 80), (Rocks, 25), (RocksSlow, 15)])
+def test_any_history_counts_and_lists_like_plain_dictionaries(
+    machine: type[BucketsAgainstModel], examples: int
+) -> None:
+    """
+    Goal: X§1 whatever happens in whatever order, and each page that of a plain sorted list.
+
+    Method: random commands in one turn, against a model that never forgets; listings with random
+    prefixes, cursors and limits in between.
+    """
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
+    )

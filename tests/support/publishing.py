@@ -1,0 +1,129 @@
+"""Snapshots and bootstraps over HTTP, in the few words that a test needs."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.support.http import Connection, Response
+from tests.support.multipart import Part, parts_of
+from tests.support.streams import Api, wait_until
+
+OCTETS = "application/octet-stream"
+JSON = "application/json"
+TEXT = "text/plain"
+KINDS_ONCE = ["wire-rocksdb", "wire-memory", "asgi-rocksdb"]
+"""The kinds of servers, but for the one that differs only in where ordinary streams are made."""
+INLINE_BYTES_MAX = 256 << 10
+"""A larger snapshot is a file of its own."""
+CHUNK_BYTES = 1 << 20
+"""Of which so much is written at a time."""
+
+
+def offset(message: int, byte: int) -> str:
+    return f"{message:016d}_{byte:016d}"
+
+
+START = offset(0, 0)
+
+
+def new_stream(
+    api: Api,
+    content_type: str = TEXT,
+    *messages: bytes,
+    headers: Mapping[str, str] | None = None,
+    name: str = "stream",
+) -> str:
+    """A stream in a bucket of its own, with these appends; returns its path."""
+    path = api.create(content_type, headers=headers, path=api.in_bucket(api.new_bucket(), name))
+    for message in messages:
+        api.append(path, message, content_type=content_type)
+    return path
+
+
+def put_snapshot(
+    api: Api,
+    path: str,
+    at: str,
+    body: bytes = b"",
+    content_type: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    sent = dict(headers or {})
+    if content_type is not None:
+        sent["Content-Type"] = content_type
+    return api.request("PUT", f"{path}/snapshot/{at}", sent, body)
+
+
+def publish(
+    api: Api, path: str, at: str, body: bytes = b"", content_type: str | None = None
+) -> None:
+    """Publish a snapshot, and expect success."""
+    answer = put_snapshot(api, path, at, body, content_type)
+    assert answer.status == 204, (answer.status, answer.body)
+
+
+def read_snapshot(api: Api, path: str, at: str) -> bytes:
+    answer = api.get(f"{path}/snapshot/{at}")
+    assert answer.status == 200, (answer.status, answer.body)
+    return answer.body
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrapped:
+    """A bootstrap, taken apart."""
+
+    snapshot: Part
+    updates: list[Part]
+    snapshot_offset: str
+    next_offset: str
+    up_to_date: bool
+
+    @property
+    def messages(self) -> list[bytes]:
+        return [part.body for part in self.updates]
+
+
+def taken_apart(answer: Response) -> Bootstrapped:
+    assert answer.status == 200, (answer.status, answer.body)
+    snapshot, *updates = parts_of(answer.headers["content-type"], answer.body)
+    return Bootstrapped(
+        snapshot,
+        updates,
+        answer.headers["stream-snapshot-offset"],
+        answer.headers["stream-next-offset"],
+        {"true": True, "false": False}[answer.headers["stream-up-to-date"]],
+    )
+
+
+def bootstrap(api: Api, path: str) -> Bootstrapped:
+    return taken_apart(api.get(f"{path}/bootstrap"))
+
+
+@contextmanager
+def narrow(api: Api, timeout: float = 30.0) -> Iterator[Connection]:
+    """A connection of a client that takes little at a time, so that what it leaves waits."""
+    with api.connect(timeout) as connection:
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 10)
+        yield connection
+
+
+def snapshot_files(api: Api) -> set[str]:
+    """The files of large snapshots; none where streams are kept in memory."""
+    directory = api.server.data_dir / "snapshots"
+    return {file.name for file in directory.iterdir()} if directory.is_dir() else set()
+
+
+def on_disk(api: Api) -> bool:
+    return "memory" not in api.server.args
+
+
+def wait_for_files(api: Api, before: set[str], count: int) -> None:
+    """Wait until there are this many files of snapshots that were not there before."""
+    if on_disk(api):
+        wait_until(
+            f"there are {count} new snapshot files",
+            lambda: len(snapshot_files(api) - before) == count,
+        )
