@@ -20,7 +20,7 @@ from tests.support.server import REPO_ROOT
         "bootstrap",
         "listing",
         "many_streams",
-    ],  # fmt: skip
+    ],
 )
 def test_a_benchmark_runs_and_finds_what_it_wrote(work: str, tmp_path: Path) -> None:
     """It ends with status 0 only if everything that it wrote was read back."""

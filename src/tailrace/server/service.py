@@ -40,6 +40,7 @@ from tailrace.server.writes import Writes
 __all__ = ["Service", "clock_ms"]
 
 _STREAM_METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
+_WRITES: Final = ("PUT", "POST", "DELETE")
 _SINGLE_HEADERS: Final = frozenset(
     (
         b"content-type", b"stream-ttl", b"stream-expires-at", b"stream-closed", b"stream-seq",
@@ -203,7 +204,7 @@ class Service:
             reply(Response(204, h.PREFLIGHT))
             return
         if request.method not in allowed:
-            if target.resource is Resource.LISTING and request.method in _STREAM_METHODS:
+            if target.resource is Resource.LISTING and request.method in _WRITES:
                 # Somebody wants a stream of this name, and X§1.1 reserves it.
                 raise NameInvalid(RESERVED)
             raise MethodNotAllowed(request.method, ", ".join((*allowed, "OPTIONS")))
