@@ -53,8 +53,8 @@ from tests.support.together import wait_until
 
 CHUNK_BYTES = 300
 BUCKETS = 2
-# The last two must be percent-encoded; one is called like a part of the paths below a stream.
-STREAMS = ("a", "aa", "b", "snapshot", "ü", "a b")
+# One is called like what lies below a stream, one must be percent-encoded.
+STREAMS = ("a", "aa", "snapshot", "ü b")
 SIZES = (
     0,
     1,
@@ -94,6 +94,7 @@ _SEEDS = st.integers(0, 2)
 _TYPES = st.sampled_from(TYPES)
 _BUCKETS = st.integers(0, BUCKETS - 1)
 _STREAMS = st.sampled_from(STREAMS)
+_MOSTLY = st.sampled_from([True] * 14 + [False])
 
 
 class ExtensionsAgainstModel(RuleBasedStateMachine):
@@ -140,27 +141,26 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
 
     def pick(self, data: st.DataObject) -> tuple[str, str]:
         """Mostly a stream that exists; a bucket or a stream that does not, too."""
-        there = [
-            (bucket, stream) for bucket in self.model.buckets for stream in self.streams(bucket)
-        ]
-        if there and data.draw(st.integers(0, 9), label="exists"):
-            return data.draw(st.sampled_from(there), label="stream")
+        buckets = self.model.buckets
+        there = [(bucket, stream) for bucket, streams in buckets.items() for stream in streams]
+        if there and data.draw(_MOSTLY):
+            return data.draw(st.sampled_from(there))
         return self.names[data.draw(_BUCKETS)], data.draw(_STREAMS)
-
-    def streams(self, bucket: str) -> list[str]:
-        return list(self.model.buckets[bucket])
 
     def draw_offset(self, data: st.DataObject, stream: StreamModel | Expected) -> str:
         """An offset that is, was, or never can be one of a stream."""
         places: list[Place] = [(0, 0)] if isinstance(stream, Expected) else stream.places
-        kind = data.draw(st.sampled_from(["there"] * 6 + ["tail"] * 2 + ["off", "beyond", "none"]))
+        kept = places if isinstance(stream, Expected) else places[stream.earliest[0] :]
+        kind = data.draw(
+            st.sampled_from(["kept"] * 7 + ["tail"] * 3 + ["any", "off", "off", "beyond", "none"])
+        )
         if kind == "none":
             return data.draw(
                 st.sampled_from(["0", "-1", "now", "0_0", "x" * 33, token((0, 0)) + "0"])
             )
         if kind == "tail":
             return token(places[-1])
-        message, byte = data.draw(st.sampled_from(places), label="boundary")
+        message, byte = data.draw(st.sampled_from(places if kind == "any" else kept))
         if kind == "off":
             message, byte = data.draw(
                 st.sampled_from([(message, byte + 1), (message + 1, byte), (message, byte - 1)])
@@ -173,9 +173,14 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
 
     # -- buckets -----------------------------------------------------------------------------
 
-    @initialize()
-    def first_bucket(self) -> None:
-        self.expect(self.model.create_bucket(self.names[0]), "PUT", self.names[0])
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        """A bucket with a stream of each kind, most of which have content."""
+        bucket = self.names[0]
+        self.expect(self.model.create_bucket(bucket), "PUT", bucket)
+        for stream, kind in zip(STREAMS, (BINARY, JSON, TEXT), strict=False):
+            self._create(bucket, stream, CreateCase(kind, None, False, Body(b"", ())))
+            self._grow(data, bucket, stream, data.draw(st.integers(0, 3)), None)
 
     @rule(bucket=_BUCKETS)
     def create_bucket(self, bucket: int) -> None:
@@ -195,7 +200,7 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
         after=st.sampled_from(["", "", *STREAMS]),
         limit=st.sampled_from([1, 2, 1000]),
     )
-    def list(self, bucket: int, prefix: str, after: str, limit: int) -> None:
+    def list_streams(self, bucket: int, prefix: str, after: str, limit: int) -> None:
         """From any place on, and from there page by page to the end."""
         name = self.names[bucket]
         while True:
@@ -234,10 +239,19 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
         """Anything at all: other types, no body, retries, gaps, zombies."""
         self._append(*self.pick(data), case)
 
-    @rule(data=st.data(), times=st.integers(1, 4), claim=st.one_of(st.none(), _CLAIMS))
+    @rule(data=st.data(), times=st.integers(1, 5), claim=st.one_of(st.none(), _CLAIMS))
     def grow(self, data: st.DataObject, times: int, claim: ProducerClaim | None) -> None:
         """Appends that fit their stream, as far as the producer's sequence does."""
-        bucket, stream = self.pick(data)
+        self._grow(data, *self.pick(data), times, claim)
+
+    def _grow(
+        self,
+        data: st.DataObject,
+        bucket: str,
+        stream: str,
+        times: int,
+        claim: ProducerClaim | None,
+    ) -> None:
         model = self.model.find(bucket, stream)
         for _ in range(times):
             kind = TEXT if isinstance(model, Expected) else model.content_type
@@ -302,6 +316,17 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
         bucket, stream = self.pick(data)
         offset = self.draw_offset(data, self.model.find(bucket, stream))
         self._publish(bucket, stream, offset, blob(size, seed), content_type)
+
+    @rule(data=st.data(), sizes=st.lists(_SIZES, min_size=1, max_size=3))
+    def supersede(self, data: st.DataObject, sizes: list[int]) -> None:
+        """One after the other, near the tail, with messages before and after."""
+        bucket, stream = self.pick(data)
+        for size in sizes:
+            self._grow(data, bucket, stream, 2, None)
+            model = self.model.find(bucket, stream)
+            if not isinstance(model, Expected):
+                place = data.draw(st.sampled_from(model.places[-3:]))
+                self._publish(bucket, stream, token(place), blob(size, 0), TYPES[0])
 
     @rule(data=st.data(), same=st.booleans(), size=_SIZES)
     def publish_again(self, data: st.DataObject, same: bool, size: int) -> None:
@@ -418,8 +443,8 @@ def test_any_history_gives_the_answers_of_the_model(server: ServerProcess) -> No
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=45,
-            stateful_step_count=40,
+            max_examples=80,
+            stateful_step_count=50,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),

@@ -153,15 +153,16 @@ class Engine:
     def take_id(self) -> int:
         """An internal id for what is stored before the record that refers to it."""
         taken = self._next_id
-        self._use_id(taken, self.commit.open)
-        self.commit.schedule()
+        self._use_id(taken)
         return taken
 
-    def _use_id(self, used: int, batch: Batch) -> None:
+    def _use_id(self, used: int) -> None:
         self._next_id = max(self._next_id, used + 1)
         if self._next_id > self._reserved:
+            # Whatever record will refer to it comes in this batch or in a later one.
             self._reserved = self._next_id + ID_BLOCK - 1
-            batch.transaction.reserve_ids(self._reserved)
+            self.commit.open.transaction.reserve_ids(self._reserved)
+            self.commit.schedule()
 
     def submit(self, key: bytes, command: Command, reply: Reply) -> None:
         """Decide a command now; `reply` is called once the outcome is durable, never before."""
@@ -283,7 +284,7 @@ class Engine:
     def _created(
         self, stream: Stream, after: StreamState, record: Created, change: Committed, batch: Batch
     ) -> None:
-        self._use_id(record.id, batch)
+        self._use_id(record.id)
         batch.transaction.create(stream.key, after)
         if record.content is not None and record.content.payload:
             change.records.append(record.content)

@@ -11,6 +11,7 @@ an upload, and is removed when the database is opened.
 """
 
 import os
+import re
 import struct
 import zlib
 from array import array
@@ -27,6 +28,7 @@ __all__ = ["Blobs"]
 
 SYNC_BYTES: Final = 2 << 20
 """So much is synced at a time: the log's fsync waits behind what this one writes."""
+_NAME: Final = re.compile(r"[0-9]{20}", re.ASCII)
 _CRC: Final = struct.Struct("<I")
 
 
@@ -37,10 +39,10 @@ class Blobs:
         self._directory = directory
 
     def remove_orphans(self, known: Callable[[int], bool]) -> None:
-        """Remove what a crash left: files that nothing refers to."""
+        """Remove what a crash left: files that nothing refers to. Others are not ours to judge."""
         with suppress(FileNotFoundError):
             for path in self._directory.iterdir():
-                if not path.name.isdecimal() or not known(int(path.name)):
+                if _NAME.fullmatch(path.name) and not known(int(path.name)):
                     path.unlink()
 
     def spool(self, snapshot_id: int) -> "BlobSpool":

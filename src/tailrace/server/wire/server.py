@@ -77,6 +77,9 @@ class WireServer:
         cut = len(self._connections)
         for connection in list(self._connections):
             connection.abort()
+        if cut:
+            # Their answers must have let go of the store before it is closed.
+            await asyncio.sleep(0.01)
         self._ticker.cancel()
         return cut
 
