@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tailrace.engine.commit import Batch, Outcome, Reply
 from tailrace.engine.errors import StorageFailed
 from tailrace.engine.hot import Hot
+from tailrace.engine.stream import Stream
 from tailrace.protocol.bucket import (
     BucketState,
     admit_stream,
@@ -20,6 +21,7 @@ from tailrace.protocol.bucket import (
 )
 from tailrace.protocol.errors import BucketNotEmpty, BucketNotFound, Refusal
 from tailrace.protocol.machine import Effect, Verdict
+from tailrace.protocol.names import bucket_of
 from tailrace.protocol.state import StreamState
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ class Buckets:
         if state is None:
             raise BucketNotFound
         # What has expired is gone, even if nobody has cleared it away yet.
-        expired = self._engine.count_expired(key + b"\0", EXPIRED_LOOKS_MAX)
+        expired = self._count_expired(key + b"\0")
         return count_streams(state, -expired) if expired else state
 
     def exists(self, key: bytes) -> bool:
@@ -107,7 +109,7 @@ class Buckets:
         try:
             state = create_bucket(bucket.state, self._engine.clock())
         except Refusal as refusal:
-            self.answer(bucket, reply, refusal)
+            self._answer(bucket, reply, refusal)
             return
         self._hot.keep(key, bucket)
         self._change(bucket, state)
@@ -124,25 +126,33 @@ class Buckets:
                 delete_bucket(bucket.state)
             except BucketNotEmpty:
                 # Streams whose time is over count no more, though they were not cleared away yet.
-                self._engine.clear_expired(key + b"\0", EXPIRED_LOOKS_MAX)
+                self._clear_expired(key + b"\0")
                 delete_bucket(bucket.state)
         except Refusal as refusal:
-            self.answer(bucket, reply, refusal)
+            self._answer(bucket, reply, refusal)
             return
         self._change(bucket, None)
         self._engine.commit.open.replies.append((reply, (_DELETED, None)))
         self._engine.commit.schedule()
 
-    def admit(self, bucket: Bucket) -> None:
-        """Raises BucketNotFound unless a stream can be created in it."""
-        admit_stream(bucket.state)
+    def exists_ahead(self, key: bytes, reply: Reply) -> bool:
+        """Whether a stream's bucket exists for the next command; if not, the reply is underway."""
+        if not (bucket_id := bucket_of(key)):
+            return True
+        bucket = self.bucket(bucket_id)
+        try:
+            admit_stream(bucket.state)
+        except BucketNotFound as refusal:
+            self._answer(bucket, reply, refusal)
+            return False
+        return True
 
     def count(self, bucket: Bucket, difference: int) -> None:
         """A stream came to be, or went, in the batch that is open."""
         assert bucket.state is not None
         self._change(bucket, count_streams(bucket.state, difference))
 
-    def answer(self, bucket: Bucket, reply: Reply, outcome: Outcome) -> None:
+    def _answer(self, bucket: Bucket, reply: Reply, outcome: Outcome) -> None:
         """Reply to what changes nothing: at once, unless it was decided ahead of the disk."""
         if bucket.pending is None:
             reply(outcome)
@@ -176,14 +186,12 @@ class Buckets:
         engine = self._engine
         if not self.exists(key):
             raise BucketNotFound
-        # A name that is written is not yet a name that is durable.
-        await engine.commit.settled()
         stem = key + b"\0"
         cursor = stem + after if after else b""
         found: list[Listed] = []
         while True:
             step = min(LIST_STEP, count_max + 1 - len(found))
-            names = engine.store.names(stem + prefix, cursor, step)
+            names = self._names(stem + prefix, cursor, step)
             for name in names:
                 state = engine.peek(name)
                 if state is not None:
@@ -194,3 +202,51 @@ class Buckets:
                 return Page(found, has_more=False)
             cursor = names[-1]
             await asyncio.sleep(0)
+
+    def _names(self, prefix: bytes, after: bytes, count: int) -> list[bytes]:
+        """The keys of streams that readers may see, and maybe of some that they may not."""
+        names = self._engine.store.names(prefix, after, count)
+        leaving = [
+            stream.key
+            for stream in self._being_written(prefix)
+            if stream.key > after and (len(names) < count or stream.key < names[-1])
+        ]
+        return sorted({*names, *leaving}) if leaving else names
+
+    def _being_written(self, prefix: bytes) -> list[Stream]:
+        """Streams whose end may be written already, while it is not durable yet."""
+        batch = self._engine.commit.syncing
+        streams = () if batch is None else batch.changes
+        return [stream for stream in streams if stream.key.startswith(prefix)]
+
+    # -- streams whose time is over ----------------------------------------------------------
+
+    def _count_expired(self, prefix: bytes) -> int:
+        """How many streams readers may see no more, though the bucket still counts them."""
+        engine = self._engine
+        now = engine.clock()
+        keys = {due.key for due in engine.store.due(now, EXPIRED_LOOKS_MAX)}
+        streams = {engine.stream(key) for key in keys if key.startswith(prefix)}
+        streams.update(self._being_written(prefix))
+        return sum(
+            stream.durable is not None and engine.expired(stream, stream.durable, now)
+            for stream in streams
+        )
+
+    def _clear_expired(self, prefix: bytes) -> None:
+        """End the streams whose time is over, as far as the first that lives on."""
+        engine = self._engine
+        now = engine.clock()
+        cursor = b""
+        looks = 0
+        while looks < EXPIRED_LOOKS_MAX and (names := engine.store.names(prefix, cursor, 16)):
+            for key in names:
+                stream = engine.stream(key)
+                if stream.state is None:
+                    # Ended already, in a batch that is not written yet.
+                    continue
+                if not engine.expired(stream, stream.state, now):
+                    return
+                engine.expire(stream, now)
+            cursor = names[-1]
+            looks += len(names)

@@ -34,7 +34,7 @@ from tailrace.engine.errors import StorageFailed
 from tailrace.engine.stream import Stream
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.errors import Refusal
-from tailrace.protocol.machine import Effect, Verdict
+from tailrace.protocol.machine import Verdict
 from tailrace.protocol.state import Appended, StreamState
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ Outcome = tuple[Verdict, StreamState | None] | Refusal
 """What became of a command: its verdict and the state after it, or why it was refused."""
 
 Reply = Callable[[Outcome], None]
-
-_NOTHING: Final[Outcome] = (Verdict(Effect.NOTHING), None)
 
 SYNC_INLINE_S_MAX: Final = 0.002
 """A slower fsync than this moves the next ones to the thread."""
@@ -196,15 +194,6 @@ class GroupCommit:
                 reply(outcome)
             except Exception as error:
                 self._report(error)
-
-    async def settled(self) -> None:
-        """Wait for the batch that is on its way to the disk, if there is one."""
-        batch = self.syncing
-        if batch is None:
-            return
-        done = asyncio.Event()
-        batch.replies.append((lambda _: done.set(), _NOTHING))
-        await done.wait()
 
     def _fail(self, error: BaseException) -> None:
         """Rule 3. Whether the pending commands are stored is unknown, and so they are told."""

@@ -176,7 +176,8 @@ class Engine:
             state = stream.state
             if state is not None and self.expired(stream, state, now):
                 self.expire(stream, now)
-            if type(command) is Create and not self._admit(key, reply):
+            if type(command) is Create and not self.buckets.exists_ahead(key, reply):
+                # X§1.2: creating a stream MUST NOT create its bucket.
                 return
             verdict = decide(stream.state, command, now)
             if verdict.record is None:
@@ -186,8 +187,9 @@ class Engine:
                 self.take_room(len(command.body))
             elif type(command) is Publish and command.content is not None:
                 self.take_room(len(command.content))
-        except StreamNotFound:
-            self._answer(stream, reply, self._not_found(key))
+        except StreamNotFound as refusal:
+            if self.buckets.exists_ahead(key, reply):
+                self._answer(stream, reply, refusal)
             return
         except Refusal as refusal:
             self._answer(stream, reply, refusal)
@@ -195,18 +197,6 @@ class Engine:
         self.record(stream, verdict.record)
         commit.open.replies.append((reply, (verdict, stream.state)))
         commit.schedule()
-
-    def _admit(self, key: bytes, reply: Reply) -> bool:
-        """X§1.2: a stream is created only where its bucket exists; else the reply is on its way."""
-        if not (bucket_id := bucket_of(key)):
-            return True
-        bucket = self.buckets.bucket(bucket_id)
-        try:
-            self.buckets.admit(bucket)
-        except BucketNotFound as refusal:
-            self.buckets.answer(bucket, reply, refusal)
-            return False
-        return True
 
     def take_room(self, size: int) -> None:
         """
@@ -359,31 +349,6 @@ class Engine:
             assert verdict.record is not None
             self.record(stream, verdict.record)
         self.commit.schedule()
-
-    def count_expired(self, prefix: bytes, looks_max: int) -> int:
-        """How many streams of a bucket have expired and are not cleared away yet."""
-        due = self.store.due(self.clock(), looks_max)
-        keys = {entry.key for entry in due if entry.key.startswith(prefix)}
-        return sum(self._over(key) is not None for key in keys)
-
-    def clear_expired(self, prefix: bytes, looks_max: int) -> None:
-        """End the streams of a bucket whose time is over, as far as the first that lives on."""
-        cursor = b""
-        while looks_max > 0 and (names := self.store.names(prefix, cursor, 16)):
-            for key in names:
-                stream = self._over(key)
-                if stream is None:
-                    return
-                self.expire(stream, self.clock())
-            cursor = names[-1]
-            looks_max -= len(names)
-
-    def _over(self, key: bytes) -> Stream | None:
-        """A stream that is still stored though its time is over."""
-        stream = self.stream(key)
-        state = stream.state
-        over = state is not None and self.expired(stream, state, self.clock())
-        return stream if over else None
 
     async def close(self) -> None:
         """Commit what is pending, then close the store."""
