@@ -32,6 +32,8 @@ from tailrace.protocol.producer import ProducerClaim
 from tailrace.protocol.state import Appended, Published, Snapshot, StreamState
 from tests.contract.test_store import append, batch, create, new_state, scan
 
+# Bytes at the ends of their range, so that bounds are met often.
+EDGES = st.lists(st.sampled_from([0, 1, 0x7F, 0xFE, 0xFF]), max_size=4).map(bytes)
 BIG = SNAPSHOT_CHUNK_BYTES * 2 + 5
 
 
@@ -287,7 +289,7 @@ class TestNames:
         expected = [name for name in left if name.startswith(prefix) and name > after][:most]
         assert self.of(store, prefix, after, most) == expected
 
-    @given(prefix=st.binary(max_size=3), key=st.binary(max_size=5))
+    @given(prefix=EDGES, key=EDGES)
     def test_the_bound_of_a_prefix(self, prefix: bytes, key: bytes) -> None:
         """`after_prefix`: everything from the prefix to before it begins with the prefix."""
         end = after_prefix(prefix)
@@ -704,7 +706,7 @@ class TestRocks:
     def test_orphans_are_removed_and_what_is_referred_to_is_kept(
         self, rocks: RocksStore, directory: Path, tmp_path: Path
     ) -> None:
-        """What a crash left of uploads: cut off, whole but not published, and of another name."""
+        """What a crash left of uploads: one cut off, one whole but not published."""
         state = create(rocks, b"buck\0s", new_state(1))
         content = content_of(BIG)
         after = publish(
@@ -713,13 +715,24 @@ class TestRocks:
         half = rocks.spool(3)
         half.write(content[:SNAPSHOT_CHUNK_BYTES])
         spool(rocks, 4, content)
-        (directory / "snapshots" / "leftover.tmp").write_bytes(b"x")
         rocks.sync()
         again = crashed(directory, tmp_path / "copy")
         assert files(tmp_path / "copy") == [2]
         assert read_back(again, after.snapshot) == content
         again.close()
         half.discard()
+
+    @pytest.mark.parametrize("name", ["notes.txt", "7", "0" * 19, "9" * 21, "9" * 20])
+    def test_a_file_that_cannot_be_ours_is_left_alone(
+        self, rocks: RocksStore, directory: Path, name: str
+    ) -> None:
+        """It neither goes nor keeps the store from opening; the last is too large for an id."""
+        spool(rocks, 3, b"orphan")
+        foreign = directory / "snapshots" / name
+        foreign.write_bytes(b"x")
+        rocks.close()
+        RocksStore(directory).close()
+        assert list((directory / "snapshots").iterdir()) == [foreign]
 
     def test_the_id_of_an_orphan_can_be_used_again(
         self, rocks: RocksStore, directory: Path, tmp_path: Path
@@ -770,7 +783,7 @@ class TestRocks:
     def test_a_damaged_file_is_told_and_never_served(
         self, rocks: RocksStore, directory: Path, where: str
     ) -> None:
-        """Every chunk is checked: one flipped bit is `StorageDamaged`, the others are still good."""
+        """Every chunk is checked: a flipped bit is `StorageDamaged`, the others are good."""
         content = content_of(BIG)
         spool(rocks, 5, content)
         snapshot = snapshot_of(5, START, content, inline=False)

@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.protocol.model import AppendCase, CreateCase, Model
 from tests.support.http import Response
+from tests.support.multipart import split_strictly
 from tests.support.streams import check_common, check_problem
 
 Place = tuple[int, int]
@@ -236,11 +237,11 @@ class StreamModel(Model):
         parts = [first, *((self.content_type, message) for message in self.retained)]
 
         def check(answer: Response) -> None:
-            found = multipart(answer)
+            found = split_strictly(answer.headers["content-type"], answer.body)
             assert len(found) == len(parts)
-            for at, (is_there, expected) in enumerate(zip(found, parts, strict=True)):
-                assert is_there[0] == expected[0], at
-                assert is_there[1] == expected[1], f"part {at} has other bytes"
+            for at, (part, (content_type, body)) in enumerate(zip(found, parts, strict=True)):
+                assert part.content_type == content_type, at
+                assert part.body == body, f"part {at} has other bytes"
 
         headers = {
             "stream-snapshot-offset": "-1" if snapshot is None else token(snapshot.at),
@@ -369,27 +370,6 @@ class ServerModel:
             return model
         del self.buckets[bucket][stream]
         return Expected(204)
-
-
-def multipart(answer: Response) -> list[tuple[str, bytes]]:
-    """
-    The parts of a multipart answer: content type and body of each.
-
-    By RFC 2046 alone: a delimiter is a line that begins with two hyphens and the boundary; the
-    line end before it belongs to it.
-    """
-    kind, _, boundary = answer.headers["content-type"].partition("; boundary=")
-    assert kind == "multipart/mixed" and 1 <= len(boundary) <= 70
-    mark = b"\r\n--" + boundary.encode()
-    before, *pieces, end = (b"\r\n" + answer.body).split(mark)
-    assert (before, end) == (b"", b"--\r\n"), (before[:80], end[:80])
-    parts = []
-    for piece in pieces:
-        head, blank, body = piece.partition(b"\r\n\r\n")
-        name, _, value = head.removeprefix(b"\r\n").partition(b": ")
-        assert blank and name.lower() == b"content-type" and b"\r\n" not in value, head[:80]
-        parts.append((value.decode("latin-1"), body))
-    return parts
 
 
 def place_before(places: list[Place], byte: int) -> Place:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.server.conftest import LONG, Start
+from tests.server.conftest import Start
 from tests.support.chance import seeded
 from tests.support.http import Connection, Response, format_request
 from tests.support.publishing import (
     CHUNK_BYTES,
     INLINE_BYTES_MAX,
     KINDS_ONCE,
+    LIMITED,
     OCTETS,
     START,
     TEXT,
@@ -33,7 +34,7 @@ from tests.support.publishing import (
     snapshot_files,
     wait_for_files,
 )
-from tests.support.streams import Api, check_problem, wait_until
+from tests.support.streams import Api, check_problem
 from tests.support.together import together
 
 pytestmark = pytest.mark.parametrize("kind", KINDS_ONCE, indirect=True, scope="session")
@@ -45,7 +46,6 @@ SIZES = [
     3 * CHUNK_BYTES + 7,
 ]
 NOISE = random.Random("noise").randbytes(3 * CHUNK_BYTES + 7)
-LIMITED = (*LONG, "--snapshot-bytes-max", str(2 * CHUNK_BYTES))
 
 
 class Upload:
@@ -138,6 +138,33 @@ def test_a_chunked_body_may_have_trailers_and_extensions(api: Api) -> None:
     headers = {"Transfer-Encoding": "chunked"}
     assert put_snapshot(api, path, offset(1, 3), body, headers=headers).status == 204
     assert read_snapshot(api, path, offset(1, 3)) == b"state"
+
+
+@pytest.mark.parametrize("form", ["path", "whole-url"])
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+def test_the_limit_of_other_bodies_is_none_of_snapshots(
+    start: Start, form: str, chunked: bool
+) -> None:
+    """`--body-bytes-max` is for what is appended; a target may be a whole URL (RFC 9112, 3.2.2)."""
+    api = Api(start("--body-bytes-max", "1000"))
+    path = new_stream(api, TEXT, b"abc")
+    check_problem(api.post(path, b"x" * 1001), 413, "body-too-large")
+    target = api.url(path) if form == "whole-url" else path
+    with Upload(api, target, offset(1, 3), NOISE[:1001], chunked=chunked) as upload:
+        assert upload.finish().status == 204
+    assert read_snapshot(api, path, offset(1, 3)) == NOISE[:1001]
+    api.close()
+
+
+@pytest.mark.parametrize("size", [1000, len(NOISE)], ids=["small", "large"])
+def test_a_client_of_http_1_0_can_publish(api: Api, size: int) -> None:
+    path = new_stream(api, TEXT, b"abc")
+    with api.connect(30.0) as connection:
+        head = f"PUT {path}/snapshot/{offset(1, 3)} HTTP/1.0\r\nContent-Length: {size}\r\n\r\n"
+        connection.send(head.encode() + NOISE[:size])
+        assert connection.read_response("PUT").status == 204
+        assert connection.closed_by_peer()
+    assert read_snapshot(api, path, offset(1, 3)) == NOISE[:size]
 
 
 def test_several_uploads_at_once_do_not_mix(api: Api) -> None:
@@ -392,6 +419,27 @@ def test_of_two_different_uploads_at_one_offset_one_is_204_and_one_409(
     wait_for_files(api, before, int(len(winner) > INLINE_BYTES_MAX))
 
 
+def test_of_many_uploads_to_one_stream_the_latest_offset_wins(api: Api) -> None:
+    """Each is told 204 or, where a later one came before it, 410; the last offset is visible."""
+    count = 8
+    path = new_stream(api, TEXT, *[b"m"] * count)
+    before = snapshot_files(api)
+    bodies = [bytes([number]) + NOISE[: INLINE_BYTES_MAX + number] for number in range(count)]
+    uploads = [
+        Upload(api, path, offset(number, number), body) for number, body in enumerate(bodies)
+    ]
+    for upload in uploads:
+        upload.send(INLINE_BYTES_MAX)
+    statuses = [answer.status for answer in together([upload.finish for upload in uploads])]
+    for upload in uploads:
+        upload.connection.close()
+    assert set(statuses) <= {204, 410}
+    assert statuses[-1] == 204
+    assert api.head(path).headers["stream-snapshot-offset"] == offset(count - 1, count - 1)
+    assert read_snapshot(api, path, offset(count - 1, count - 1)) == bodies[-1]
+    wait_for_files(api, before, 1)
+
+
 def test_snapshot_creation_does_not_block_concurrent_appends(api: Api) -> None:
     """
     Appends and reads of the same stream go on during an upload, and are not folded into it.
@@ -498,15 +546,6 @@ def test_the_file_of_a_deleted_streams_snapshot_disappears(api: Api) -> None:
     publish(api, path, offset(1, 3), NOISE)
     wait_for_files(api, before, 1)
     assert api.request("DELETE", path).status == 204
-    wait_for_files(api, before, 0)
-
-
-def test_the_file_of_an_expired_streams_snapshot_disappears(api: Api) -> None:
-    path = new_stream(api, TEXT, b"abc", headers={"Stream-TTL": "1"})
-    before = snapshot_files(api)
-    # On a machine that stands still for a second it is over already.
-    assert put_snapshot(api, path, offset(1, 3), NOISE).status in (204, 404)
-    wait_until("the stream expires", lambda: api.head(path).status == 404)
     wait_for_files(api, before, 0)
 
 

@@ -9,13 +9,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.server.conftest import LONG, Start
+from tests.server.conftest import Start
 from tests.server.test_compression import DECODERS
 from tests.support.http import request
 from tests.support.publishing import (
     INLINE_BYTES_MAX,
     JSON,
     KINDS_ONCE,
+    LIMITED,
     OCTETS,
     START,
     TEXT,
@@ -25,6 +26,8 @@ from tests.support.publishing import (
     publish,
     put_snapshot,
     read_snapshot,
+    snapshot_files,
+    wait_for_files,
 )
 from tests.support.streams import Api, check_common, check_problem, wait_until
 
@@ -210,19 +213,21 @@ def test_an_offset_before_the_earliest_retained_one_is_410(api: Api, at: str) ->
     assert read_snapshot(api, path, offset(2, 6)) == b"state"
 
 
-@pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_a_snapshot_over_the_size_limit_is_413(start: Start, framing: str) -> None:
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+def test_a_snapshot_over_the_size_limit_is_413(start: Start, chunked: bool) -> None:
     """One of exactly the limit is not; appends have a limit of their own."""
-    api = Api(start(*LONG, "--snapshot-bytes-max", "1000"))
-    path = new_stream(api, TEXT, b"x" * 2000, b"y")
-    publish(api, path, offset(1, 2000), b"s" * 1000)
-    headers, body = {}, b"s" * 1001
-    if framing == "chunked":
-        headers, body = {"Transfer-Encoding": "chunked"}, b"3e9\r\n%b\r\n0\r\n\r\n" % body
-    answer = put_snapshot(api, path, offset(2, 2001), body, headers=headers)
+    api = Api(start(*LIMITED))
+    most = int(LIMITED[1])
+    path = new_stream(api, TEXT, b"x" * (most + 1), b"y")
+    publish(api, path, offset(1, most + 1), b"s" * most)
+    headers, body = {}, b"s" * (most + 1)
+    if chunked:
+        headers = {"Transfer-Encoding": "chunked"}
+        body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    answer = put_snapshot(api, path, offset(2, most + 2), body, headers=headers)
     check_problem(answer, 413, "snapshot-too-large")
-    assert api.head(path).headers["stream-snapshot-offset"] == offset(1, 2000)
-    assert read_snapshot(api, path, offset(1, 2000)) == b"s" * 1000
+    assert api.head(path).headers["stream-snapshot-offset"] == offset(1, most + 1)
+    assert read_snapshot(api, path, offset(1, most + 1)) == b"s" * most
     api.close()
 
 
@@ -795,7 +800,12 @@ def check_gone(api: Api, path: str) -> None:
 
 
 def test_an_expired_stream_is_404(api: Api) -> None:
-    """At once, and with the snapshot that it had; the URL is then free for a new stream."""
+    """
+    At once, and with the snapshot that it had, whose file disappears.
+
+    The URL is then free for a new stream.
+    """
+    before = snapshot_files(api)
     over = new_stream(api, TEXT, headers={"Stream-TTL": "0"})
     check_gone(api, over)
     path = api.create(
@@ -807,6 +817,7 @@ def test_an_expired_stream_is_404(api: Api) -> None:
     check_gone(api, path)
     api.create(body=b"new", path=path)
     assert "stream-snapshot-offset" not in api.head(path).headers
+    wait_for_files(api, before, 0)
 
 
 def aged_streams(api: Api, count: int) -> list[str]:

@@ -21,6 +21,9 @@ INLINE_BYTES_MAX = 256 << 10
 CHUNK_BYTES = 1 << 20
 """Of which so much is written at a time."""
 
+LIMITED = ("--snapshot-bytes-max", str(2 * CHUNK_BYTES))
+"""Options of a server that takes smaller snapshots than others."""
+
 
 def offset(message: int, byte: int) -> str:
     return f"{message:016d}_{byte:016d}"

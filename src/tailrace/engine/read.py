@@ -5,9 +5,8 @@ A record holds one message or a batch of them; an offset may lie inside a batch,
 one. Both always fall on message boundaries, which the record's lengths give.
 """
 
-from bisect import bisect_right
-from itertools import accumulate
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from tailrace.engine.base import Store
 from tailrace.engine.codec import HEAD, lengths_of
@@ -17,6 +16,10 @@ from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
 
 __all__ = ["Slice", "locate", "read_slice"]
+
+
+RECORD_SLICES_MAX: Final = 16
+"""A record is read whole for each slice of it: where nothing else forbids, in so many at most."""
 
 
 class Slice(NamedTuple):
@@ -56,7 +59,7 @@ def read_slice(
     """
     Whole messages from `start` on, at most `bytes_max` unless the first alone is larger.
 
-    `split` makes each message a part of its own.
+    `split` makes each message a part of its own, and takes more of a batch that is large.
 
     Raises:
         OffsetBeyondTail, OffsetGone, OffsetMisaligned: As for `locate`.
@@ -76,6 +79,8 @@ def read_slice(
             # Only the first record can begin elsewhere: before the offset, which lies inside it.
             skipped = _skip(value, head, count, message - first_message, byte - first_byte, start)
             size -= byte - first_byte
+        if split and not parts:
+            room = max(room, (len(value) - head) // RECORD_SLICES_MAX)
         if size > room:
             taken, length = _fit(value, head, count, skipped, room, first=not parts)
             if taken:
@@ -111,7 +116,7 @@ def _add(
         if at < end:
             parts.append(view[at:end])
         return
-    for length in lengths_of(value, head, count)[skipped:]:
+    for length in islice(lengths_of(value, head, count), skipped, None):
         if at == end:
             return
         parts.append(view[at : at + length])
@@ -129,8 +134,10 @@ def _fit(
     value: bytes, head: int, count: int, skipped: int, room: int, *, first: bool
 ) -> tuple[int, int]:
     """How many more messages of a batch fit, and their bytes; the very first always does."""
-    ends = list(accumulate(lengths_of(value, head, count)[skipped:]))
-    taken = bisect_right(ends, room)
-    if taken == 0 and first:
-        taken = 1
-    return taken, ends[taken - 1] if taken else 0
+    taken = length = 0
+    for one in islice(lengths_of(value, head, count), skipped, None):
+        if length + one > room and not (first and taken == 0):
+            break
+        taken += 1
+        length += one
+    return taken, length

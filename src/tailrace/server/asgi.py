@@ -208,7 +208,7 @@ def _request(scope: Scope) -> Request:
         headers[key] = value
     path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     path = path.partition(b"?")[0]
-    prefix = quote(scope.get("root_path", "")).encode()
+    prefix = quote(scope.get("root_path", "")).encode().rstrip(b"/")
     if prefix and path.startswith(prefix):
         path = path[len(prefix) :]
     if not path.startswith(b"/"):

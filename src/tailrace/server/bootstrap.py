@@ -26,7 +26,7 @@ from tailrace.server.compress import COMPRESS_BYTES_MIN, negotiate
 from tailrace.server.message import Request, Response
 from tailrace.server.snapshots import snapshot_pieces
 from tailrace.server.streamed import StreamedBody, packed
-from tailrace.server.target import READ_QUERY, parse_query
+from tailrace.server.target import parse_query
 
 __all__ = ["Bootstrap"]
 
@@ -48,7 +48,7 @@ class Bootstrap:
             QueryInvalid: A `live` parameter: a bootstrap is answered once.
             StreamNotFound: There is no such stream.
         """
-        if "live" in parse_query(request.query, READ_QUERY):
+        if "live" in parse_query(request.query, ("live",)):
             # X§3.1: servers SHOULD reject any `live` parameter.
             raise QueryInvalid(
                 "live", "has no place here: tail the stream from the Stream-Next-Offset returned"
@@ -56,12 +56,11 @@ class Bootstrap:
         stream = self._engine.find(key)
         state = stream.durable
         assert state is not None
+        if request.method == "HEAD":
+            return Response(200, _headers(state, _new_boundary(), up_to_date=True))
         self._engine.touch(stream)
         release = self._engine.pins.hold(state)
         try:
-            if request.method == "HEAD":
-                release()
-                return Response(200, _headers(state, _new_boundary(), up_to_date=True))
             boundary = await self._proven_boundary(state)
         except BaseException:
             release()

@@ -143,7 +143,7 @@ class Service:
         try:
             if early:
                 self._snapshots.check(request, target.key, target.offset)
-            return self._snapshots.upload()
+            return self._snapshots.upload(target.key)
         except Refusal:
             raise
         except Exception as error:
@@ -223,7 +223,7 @@ class Service:
             case Resource.SNAPSHOT, "PUT":
                 self._later(self._snapshots.publish(request, key, offset), request, reply)
             case Resource.SNAPSHOT, "DELETE":
-                reply(self._snapshots.delete(key, offset))
+                reply(self._snapshots.delete(request, key, offset))
             case Resource.SNAPSHOT, _:
                 reply(self._snapshots.read(request, key, offset))
             case Resource.BOOTSTRAP, _:

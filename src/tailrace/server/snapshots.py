@@ -20,6 +20,7 @@ from tailrace.protocol.errors import (
     SnapshotBeyondTail,
     SnapshotNeeded,
     SnapshotNotFound,
+    StreamNotFound,
 )
 from tailrace.protocol.machine import Effect
 from tailrace.protocol.offset import Offset, parse_offset
@@ -45,9 +46,11 @@ class Snapshots:
 
     # -- publishing --------------------------------------------------------------------------
 
-    def upload(self) -> Upload:
-        """A place for the body of a publication."""
-        return Upload(self._engine, self._bytes_max)
+    def upload(self, key: bytes) -> Upload:
+        """A place for the body of a publication, which is meant for the stream of this moment."""
+        state = self._engine.peek(key)
+        stream_id = None if state is None else state.id
+        return Upload(self._engine, self._bytes_max, stream_id)
 
     def check(self, request: Request, key: bytes, token: str) -> None:
         """
@@ -72,11 +75,14 @@ class Snapshots:
         upload = request.sink
         if not isinstance(upload, Upload):
             # It came by a way on which bodies are collected.
-            upload = request.sink = self.upload()
+            upload = request.sink = self.upload(key)
             upload.write(request.body)
         content_type = _content_type(request)
         offset = parse_offset(token)
         stream_id = self._locate(self._engine.find(key), offset)
+        if upload.stream_id not in (None, stream_id):
+            # Deleted and created again while the body was on its way: another stream.
+            raise StreamNotFound
         uploaded = await upload.finish()
         snapshot = Snapshot(
             offset=offset,
@@ -121,7 +127,7 @@ class Snapshots:
 
     def latest(self, request: Request, key: bytes) -> Response:
         """X§2.3: where the latest one is."""
-        snapshot = self._visible(key).snapshot
+        snapshot = self._visible(request, key).snapshot
         assert snapshot is not None
         token = snapshot.offset.encoded()
         headers = [
@@ -134,7 +140,7 @@ class Snapshots:
     def read(self, request: Request, key: bytes, token: str) -> Response:
         """X§2.5."""
         offset = parse_offset(token)
-        state = self._visible(key)
+        state = self._visible(request, key)
         snapshot = state.snapshot
         assert snapshot is not None
         if snapshot.offset != offset:
@@ -163,16 +169,16 @@ class Snapshots:
         body = StreamedBody(pieces, self._engine.pins.hold(state))
         return Response(200, headers, live=body, length=length)
 
-    def delete(self, key: bytes, token: str) -> Response:
+    def delete(self, request: Request, key: bytes, token: str) -> Response:
         """X§2.6: the latest cannot be deleted, and no other one is visible."""
         offset = parse_offset(token)
-        snapshot = self._visible(key).snapshot
+        snapshot = self._visible(request, key).snapshot
         assert snapshot is not None
         if snapshot.offset == offset:
             raise SnapshotNeeded
         raise SnapshotNotFound(snapshot.offset.token())
 
-    def _visible(self, key: bytes) -> StreamState:
+    def _visible(self, request: Request, key: bytes) -> StreamState:
         """
         The state of a stream that has a snapshot.
 
@@ -182,7 +188,9 @@ class Snapshots:
         stream = self._engine.find(key)
         state = stream.durable
         assert state is not None
-        self._engine.touch(stream)
+        if request.method == "GET":
+            # Where the TTL slides: a read counts, HEAD and what is refused do not.
+            self._engine.touch(stream)
         if state.snapshot is None:
             raise SnapshotNotFound
         return state

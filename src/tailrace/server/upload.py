@@ -42,7 +42,9 @@ class Uploaded(NamedTuple):
 class Upload:
     """One body. `write` until it is complete, then `finish`; or `cancel` at any time."""
 
-    def __init__(self, engine: Engine, bytes_max: int) -> None:
+    def __init__(self, engine: Engine, bytes_max: int, stream_id: int | None) -> None:
+        # The stream that the client means: the one that was there when it began to send.
+        self.stream_id = stream_id
         self.drained: Callable[[], None] | None = None
         self._engine = engine
         self._bytes_max = bytes_max

@@ -28,7 +28,8 @@ __all__ = ["Blobs"]
 
 SYNC_BYTES: Final = 2 << 20
 """So much is synced at a time: the log's fsync waits behind what this one writes."""
-_NAME: Final = re.compile(r"[0-9]{20}", re.ASCII)
+# Of 64 bits, so that anything above is nothing that we wrote.
+_NAME: Final = re.compile(r"0[0-9]{19}", re.ASCII)
 _CRC: Final = struct.Struct("<I")
 
 

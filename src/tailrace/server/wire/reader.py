@@ -209,11 +209,14 @@ class RequestReader(ABC):
         method = self._parser.get_method()
         if method != b"PUT":
             return
-        path, _, query = self._url.partition(b"?")
         try:
+            path, query = _split_target(self._url)
             self._sink = self.begins(ParsedRequest("PUT", path, query, self._headers, b""))
         except Refusal as refusal:
             self._refusal = refusal
+        except httptools.HttpParserError:
+            # It is told when the request is complete.
+            return
 
     def _expect_body(self) -> None:
         headers = self._headers
@@ -259,15 +262,11 @@ class RequestReader(ABC):
         parser = self._parser
         if self._refusal is not None or parser.should_upgrade():
             return
-        url = self._url
-        if url[:1] == b"/":
-            path, _, query = url.partition(b"?")
-        else:
-            try:
-                path, query = _split_target(url)
-            except httptools.HttpParserError as error:
-                self._refusal = MalformedRequest(f"not a valid request target: {error}")
-                return
+        try:
+            path, query = _split_target(self._url)
+        except httptools.HttpParserError as error:
+            self._refusal = MalformedRequest(f"not a valid request target: {error}")
+            return
         method = parser.get_method()
         body = self._body
         if self._pieces is not None:
@@ -302,7 +301,10 @@ def _size(headers: dict[bytes, bytes]) -> int:
 
 
 def _split_target(url: bytes) -> tuple[bytes, bytes]:
-    """Path and query of a target that is not a path: `*`, or a whole URL as proxies send it."""
+    """Path and query of a target: a path, a whole URL as proxies send it, or `*`."""
+    if url[:1] == b"/":
+        path, _, query = url.partition(b"?")
+        return path, query
     if url == b"*":
         return url, b""
     parsed = httptools.parse_url(url)

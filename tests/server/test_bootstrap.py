@@ -1,0 +1,526 @@
+"""X§3: bootstrap, a snapshot and every message after it, as one `multipart/mixed` answer."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.server.test_compression import DECODERS
+from tests.support.http import Connection, Response
+from tests.support.multipart import Part, boundary_of, parts_of
+from tests.support.publishing import (
+    INLINE_BYTES_MAX,
+    JSON,
+    KINDS_ONCE,
+    OCTETS,
+    START,
+    TEXT,
+    bootstrap,
+    narrow,
+    new_stream,
+    offset,
+    publish,
+    snapshot_files,
+    taken_apart,
+    wait_for_files,
+)
+from tests.support.streams import Api, check_common, check_problem
+
+pytestmark = pytest.mark.parametrize("kind", KINDS_ONCE, indirect=True, scope="session")
+
+MIB = 1 << 20
+NOISE = random.Random("bootstrap").randbytes(3 * MIB + 7)
+
+
+# -- X§3.1: request --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    "query",
+    ["live=sse", "live=long-poll", "live=false", "live=", "live", "live=x", "x=1&%6Cive=sse"],
+)
+def test_any_live_parameter_is_400(api: Api, query: str, method: str) -> None:
+    """X§3.3: bootstrap is one-shot; whatever the value, and also without one."""
+    path = new_stream(api, TEXT, b"abc")
+    answer = api.request(method, f"{path}/bootstrap?{query}")
+    if method == "GET":
+        check_problem(answer, 400, "query-invalid")
+    assert answer.status == 400
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["x=1", "offset=-1", "cursor=5&x", "live2=sse", "", "offset=&offset=", "cursor=%FF"],
+)
+def test_bootstrap_has_no_parameters_of_its_own(api: Api, query: str) -> None:
+    """§9.1: others are ignored, and so are those of ordinary reads, however they are spelled."""
+    path = new_stream(api, TEXT, b"abc")
+    assert taken_apart(api.get(f"{path}/bootstrap?{query}")).messages == [b"abc"]
+
+
+def test_bootstrap_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
+    none = api.in_bucket(api.new_bucket(), "none")
+    check_problem(api.get(f"{none}/bootstrap"), 404, "stream-not-found")
+    assert api.head(f"{none}/bootstrap").status == 404
+    nowhere = api.in_bucket("no-such-bucket", "none")
+    check_problem(api.get(f"{nowhere}/bootstrap"), 404, "bucket-not-found")
+
+
+# -- X§3.2: response -------------------------------------------------------------------------------
+
+
+def test_the_exact_answer(api: Api) -> None:
+    """Headers and body, byte by byte."""
+    path = new_stream(api, JSON, b'{"op":"set"}', b'[{"op": "insert"},3]')
+    publish(api, path, offset(1, 13), b"<snapshot-bytes>", "text/x-state")
+    answer = api.get(f"{path}/bootstrap")
+    assert answer.status == 200
+    check_common(answer)
+    boundary = boundary_of(answer.headers["content-type"])
+    assert answer.headers["stream-snapshot-offset"] == offset(1, 13)
+    assert answer.headers["stream-next-offset"] == api.tail(path) == offset(3, 32)
+    assert answer.headers["stream-up-to-date"] == "true"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["content-length"] == str(len(answer.body))
+    assert "etag" not in answer.headers
+    assert "stream-closed" not in answer.headers
+    assert answer.body == (
+        b"--BOUNDARY\r\nContent-Type: text/x-state\r\n\r\n<snapshot-bytes>"
+        b'\r\n--BOUNDARY\r\nContent-Type: application/json\r\n\r\n{"op": "insert"}'
+        b"\r\n--BOUNDARY\r\nContent-Type: application/json\r\n\r\n3"
+        b"\r\n--BOUNDARY--\r\n"
+    ).replace(b"BOUNDARY", boundary)
+
+
+@pytest.mark.parametrize("content_type", [TEXT, JSON])
+def test_without_a_snapshot_there_is_an_empty_first_part(api: Api, content_type: str) -> None:
+    """Of type application/octet-stream; the offset is -1; updates begin at the beginning."""
+    path = new_stream(api, content_type, b"1", b"2")
+    found = bootstrap(api, path)
+    assert found.snapshot == Part(OCTETS, b"")
+    assert found.snapshot_offset == "-1"
+    assert found.updates == [Part(content_type, b"1"), Part(content_type, b"2")]
+    assert (found.next_offset, found.up_to_date) == (api.tail(path), True)
+
+
+@pytest.mark.parametrize("content_type", [TEXT, JSON, OCTETS])
+def test_an_empty_stream_has_one_empty_part(api: Api, content_type: str) -> None:
+    path = new_stream(api, content_type)
+    found = bootstrap(api, path)
+    assert (found.snapshot, found.updates) == (Part(OCTETS, b""), [])
+    assert (found.snapshot_offset, found.next_offset, found.up_to_date) == ("-1", START, True)
+
+
+def test_an_empty_snapshot_is_not_the_same_as_none(api: Api) -> None:
+    """Its part is as empty, but has its type and its offset."""
+    path = new_stream(api, TEXT, b"abc")
+    publish(api, path, offset(1, 3), b"", "text/x-nothing")
+    found = bootstrap(api, path)
+    assert found.snapshot == Part("text/x-nothing", b"")
+    assert (found.snapshot_offset, found.updates) == (offset(1, 3), [])
+
+
+@pytest.mark.parametrize("size", [0, 1, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, len(NOISE)])
+def test_the_first_part_is_the_raw_snapshot_with_its_type(api: Api, size: int) -> None:
+    path = new_stream(api, TEXT, b"abc", b"def")
+    publish(api, path, offset(1, 3), NOISE[:size], "application/x-state; v=2")
+    found = bootstrap(api, path)
+    assert found.snapshot == Part("application/x-state; v=2", NOISE[:size])
+    assert found.updates == [Part(TEXT, b"def")]
+
+
+@pytest.mark.parametrize("content_type", ["Text/Plain; Charset=utf-8", "image/png", "a/b;c"])
+def test_each_update_has_the_content_type_of_the_stream(api: Api, content_type: str) -> None:
+    """Exactly as the stream was created with."""
+    path = new_stream(api, content_type, b"one", b"two", b"three")
+    publish(api, path, offset(1, 3), b"state", JSON)
+    found = bootstrap(api, path)
+    assert found.snapshot.content_type == JSON
+    assert found.updates == [Part(content_type, b"two"), Part(content_type, b"three")]
+
+
+def test_each_update_is_exactly_one_message(api: Api) -> None:
+    """One append is one part, whatever is in it and whatever frames it may look like."""
+    messages = [b"[1,2,3]", b"\0", b"\r\n", b"a\nb", b"--", b"{", b"x" * 70_000, b"\xff\xfe"]
+    path = new_stream(api, OCTETS, *messages)
+    assert bootstrap(api, path).messages == messages
+
+
+def test_each_update_of_a_json_stream_is_one_element(api: Api) -> None:
+    """As it was sent, white space inside and numbers and escapes untouched; batches taken apart."""
+    appends = [
+        b' [ 1 ,{"a" :  1e2 },\r\n12345678901234567890.000 , [ ] , [1, 2] ,{}]\n',
+        b'"\\u00e9\\r\\n--x"',
+        b'{\r\n--x\r\n":1}'.replace(b"\r\n--x\r\n", b'\r\n  "--x'),
+        b"\t-0.0\t",
+        b'[["nested"], null, " , ", "]"]',
+        '"é, 🐎"'.encode(),
+        b"[1,2,\n3]",
+    ]
+    elements = [
+        *(b"1", b'{"a" :  1e2 }', b"12345678901234567890.000", b"[ ]", b"[1, 2]", b"{}"),
+        b'"\\u00e9\\r\\n--x"',
+        b'{\r\n  "--x":1}',
+        b"-0.0",
+        *(b'["nested"]', b"null", b'" , "', b'"]"'),
+        '"é, 🐎"'.encode(),
+        *(b"1", b"2", b"3"),
+    ]
+    path = new_stream(api, JSON, *appends)
+    found = bootstrap(api, path)
+    assert found.messages == elements
+    assert [json.loads(element) for element in elements] == json.loads(api.get(path).body)
+    # From the middle of the first batch on.
+    size = sum(len(element) + 1 for element in elements[:3])
+    publish(api, path, offset(3, size), b"state")
+    assert bootstrap(api, path).messages == elements[3:]
+
+
+def test_a_json_batch_is_as_many_parts_as_it_has_elements(api: Api) -> None:
+    """Also if it is larger than what is read at a time, and a chunk of an ordinary answer."""
+    elements = [b'"%d%b"' % (number, b"x" * (number % 700)) for number in range(4000)]
+    path = new_stream(api, JSON, b"[" + b",".join(elements) + b"]", b"[-1,-2]")
+    assert bootstrap(api, path).messages == [*elements, b"-1", b"-2"]
+
+
+def test_bootstrap_is_whole_whatever_an_ordinary_answer_may_hold(short: Api) -> None:
+    """On this server a read returns 100 bytes; a bootstrap is never cut."""
+    messages = [b"%d" % number * 60 for number in range(50)]
+    path = new_stream(short, TEXT, *messages)
+    found = bootstrap(short, path)
+    assert found.messages == messages
+    assert found.up_to_date
+
+
+def test_bootstrap_of_a_closed_stream_says_that_it_is_closed(api: Api) -> None:
+    """As an ordinary read that reaches the end does."""
+    path = new_stream(api, TEXT, b"abc", b"def")
+    publish(api, path, offset(1, 3), b"state")
+    api.close_stream(path)
+    answer = api.get(f"{path}/bootstrap")
+    assert answer.headers["stream-closed"] == "true"
+    assert taken_apart(answer).messages == [b"def"]
+
+
+def test_head_of_a_bootstrap_has_its_headers_and_no_body(api: Api) -> None:
+    path = new_stream(api, TEXT, b"abc", b"def")
+    publish(api, path, offset(1, 3), b"state")
+    answer = api.head(f"{path}/bootstrap")
+    assert (answer.status, answer.body) == (200, b"")
+    assert boundary_of(answer.headers["content-type"])
+    assert answer.headers["stream-snapshot-offset"] == offset(1, 3)
+    assert answer.headers["stream-next-offset"] == offset(2, 6)
+    assert answer.headers["cache-control"] == "no-store"
+
+
+# -- boundaries ------------------------------------------------------------------------------------
+
+
+def test_the_boundary_is_another_one_each_time(api: Api) -> None:
+    """And is one that needs no quotation marks, of a length that RFC 2046 allows."""
+    path = new_stream(api, TEXT, b"abc")
+    types = {api.get(f"{path}/bootstrap").headers["content-type"] for _ in range(20)}
+    assert len(types) == 20
+    for content_type in types:
+        assert re.fullmatch(rb"[0-9A-Za-z-]{16,70}", boundary_of(content_type))
+
+
+OLD = b"<boundary>"
+"""Stands for the boundary of the stream's last bootstrap."""
+NASTY = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                *(b"\r\n", b"\r", b"\n", b"--", b"-", b"\r\n--", b"\r\n\r\n", b"\0", OLD),
+                *(b"--" + OLD, b"\r\n--" + OLD, b"--" + OLD + b"--", OLD[:-1]),
+                b"\r\n--" + OLD + b"--\r\n",
+                b"\r\n--" + OLD + b"\r\nContent-Type: text/html\r\n\r\n",
+                b"Content-Type: multipart/mixed; boundary=" + OLD + b"\r\n\r\n",
+            ]
+        ),
+        st.binary(max_size=30),
+    ),
+    max_size=6,
+).map(b"".join)
+fuzz = settings(
+    max_examples=40,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+
+@given(
+    messages=st.lists(NASTY.filter(bool), max_size=8),
+    snapshot=st.none() | st.tuples(st.integers(0, 8), NASTY),
+)
+@fuzz
+def test_no_content_is_taken_for_a_boundary(
+    api: Api, messages: list[bytes], snapshot: tuple[int, bytes] | None
+) -> None:
+    """
+    Messages and snapshots come back as they are, even if they are made of delimiters.
+
+    Method: content that quotes the boundary of the bootstrap before, which is all that a client
+    can know of the next one; taken apart by two parsers that share nothing.
+    """
+    path = new_stream(api, OCTETS)
+    offsets, stored = [START], []
+    for message in messages:
+        old = boundary_of(api.get(f"{path}/bootstrap").headers["content-type"])
+        stored.append(message.replace(OLD, old))
+        offsets.append(api.append(path, stored[-1], content_type=OCTETS))
+    first, content = 0, b""
+    if snapshot is not None:
+        first = min(snapshot[0], len(messages))
+        old = boundary_of(api.get(f"{path}/bootstrap").headers["content-type"])
+        content = snapshot[1].replace(OLD, old)
+        publish(api, path, offsets[first], content)
+    found = bootstrap(api, path)
+    assert found.snapshot.body == content
+    assert found.messages == stored[first:]
+    assert found.next_offset == offsets[-1]
+
+
+@given(
+    elements=st.lists(
+        st.tuples(
+            st.recursive(
+                st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+                lambda inner: (
+                    st.lists(inner, max_size=3)
+                    | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+                ),
+                max_leaves=6,
+            ),
+            st.sampled_from(["", " ", "\r\n", "\t\n "]),
+        ),
+        min_size=1,
+        max_size=10,
+    ),
+    cut=st.integers(0, 10),
+)
+@fuzz
+def test_json_elements_come_back_byte_for_byte(
+    api: Api, elements: list[tuple[object, str]], cut: int
+) -> None:
+    """However they were spaced, and wherever in their batch the snapshot lies."""
+    texts = [
+        json.dumps(value, ensure_ascii=bool(number % 2), separators=(f",{space}", f":{space}"))
+        for number, (value, space) in enumerate(elements)
+    ]
+    # A lone surrogate is no UTF-8.
+    encoded = [text.encode("utf-8", "replace") for text in texts]
+    spaces = [space.encode() for _, space in elements]
+    batch = b",".join(
+        space + element + space for element, space in zip(encoded, spaces, strict=True)
+    )
+    path = new_stream(api, JSON, b"[" + batch + b"]")
+    assert bootstrap(api, path).messages == encoded
+    cut = min(cut, len(encoded))
+    publish(api, path, offset(cut, sum(len(item) + 1 for item in encoded[:cut])))
+    assert bootstrap(api, path).messages == encoded[cut:]
+
+
+def test_a_snapshot_may_be_a_multipart_entity_itself(api: Api) -> None:
+    """Such as the bootstrap of another stream, kept as it came, with its type."""
+    inner = api.get(f"{new_stream(api, TEXT, b'one', b'two')}/bootstrap")
+    path = new_stream(api, TEXT, b"abc", b"def")
+    publish(api, path, offset(1, 3), inner.body, inner.headers["content-type"])
+    api.append(path, inner.body)
+    found = bootstrap(api, path)
+    assert found.snapshot == Part(inner.headers["content-type"], inner.body)
+    assert found.messages == [b"def", inner.body]
+    parts = parts_of(found.snapshot.content_type, found.snapshot.body)
+    assert [part.body for part in parts] == [b"", b"one", b"two"]
+
+
+# -- X§3.4: compatibility --------------------------------------------------------------------------
+
+
+def test_bootstrap_covers_what_has_become_410(api: Api) -> None:
+    """
+    Once a read is 410, bootstrap is available with a snapshot at the earliest retained offset.
+
+    And the stream goes on from where it ends.
+    """
+    path = new_stream(api, TEXT, b"abc")
+    for number in range(3):
+        at = api.append(path, b"%d" % number)
+        publish(api, path, at, b"state %d" % number)
+        api.append(path, b"after")
+        gone = api.get(path, "offset=-1")
+        assert gone.status == 410
+        found = bootstrap(api, path)
+        assert found.snapshot_offset == gone.headers["stream-earliest-offset"] == at
+        assert (found.snapshot.body, found.messages) == (b"state %d" % number, [b"after"])
+        assert api.get(path, f"offset={found.next_offset}").headers["stream-up-to-date"] == "true"
+
+
+# -- codings, versions, connections ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("coding", DECODERS)
+@pytest.mark.parametrize("size", [2000, len(NOISE)])
+def test_a_bootstrap_is_compressed_when_asked_for(api: Api, coding: str, size: int) -> None:
+    path = new_stream(api, TEXT, b"abc", *[b"the same again " * 50] * 5)
+    publish(api, path, offset(1, 3), NOISE[:size])
+    answer = api.get(f"{path}/bootstrap", headers={"Accept-Encoding": coding})
+    assert answer.headers["content-encoding"] == coding
+    assert "accept-encoding" in answer.headers["vary"].lower()
+    assert answer.headers["cache-control"] == "no-store"
+    body = DECODERS[coding](answer.body)
+    plain = Response(answer.status, answer.reason, answer.headers, body)
+    found = taken_apart(plain)
+    assert found.snapshot.body == NOISE[:size]
+    assert found.messages == [b"the same again " * 50] * 5
+
+
+def test_a_small_bootstrap_is_not_compressed(api: Api) -> None:
+    path = new_stream(api, TEXT, b"abc")
+    answer = api.get(f"{path}/bootstrap", headers={"Accept-Encoding": "gzip"})
+    assert "content-encoding" not in answer.headers
+    assert taken_apart(answer).messages == [b"abc"]
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+def test_a_client_of_http_1_0_gets_it_too(api: Api, kind: str, coding: str) -> None:
+    """Without chunks, of which it knows nothing: the answer ends with the connection."""
+    if kind.startswith("asgi") and coding != "identity":
+        pytest.skip("uvicorn sends chunks to clients of HTTP/1.0 too")
+    path = new_stream(api, TEXT, b"abc", b"d" * 5000)
+    publish(api, path, offset(1, 3), NOISE)
+    with api.connect(30.0) as connection:
+        head = f"GET {path}/bootstrap HTTP/1.0\r\nAccept-Encoding: {coding}\r\n\r\n"
+        connection.send(head.encode())
+        answer = connection.read_response()
+        assert "transfer-encoding" not in answer.headers
+        assert connection.closed_by_peer()
+    body = answer.body if coding == "identity" else DECODERS[coding](answer.body)
+    found = taken_apart(Response(200, answer.reason, answer.headers, body))
+    assert (found.snapshot.body, found.messages) == (NOISE, [b"d" * 5000])
+
+
+def test_a_connection_goes_on_after_a_bootstrap(api: Api) -> None:
+    """What is pipelined behind it is answered after it."""
+    path = new_stream(api, TEXT, b"abc", b"def")
+    publish(api, path, offset(1, 3), NOISE)
+    with api.connect(30.0) as connection:
+        for _ in range(3):
+            connection.send_request("GET", f"{path}/bootstrap", {"Accept-Encoding": "gzip"})
+            connection.send_request("GET", f"{path}/bootstrap")
+            connection.send_request("GET", f"{path}?offset={offset(1, 3)}")
+        for _ in range(3):
+            assert connection.read_response().headers["content-encoding"] == "gzip"
+            assert taken_apart(connection.read_response()).snapshot.body == NOISE
+            assert connection.read_response().body == b"def"
+
+
+def test_a_client_that_closes_its_side_still_gets_all_of_it(api: Api, kind: str) -> None:
+    """It has sent all that it wanted to, and still listens."""
+    if kind.startswith("asgi"):
+        pytest.skip("uvicorn ends a connection whose client closes its side")
+    path = new_stream(api, TEXT, b"abc", b"def")
+    publish(api, path, offset(1, 3), NOISE)
+    with narrow(api) as connection:
+        connection.send_request("GET", f"{path}/bootstrap")
+        connection.sock.shutdown(socket.SHUT_WR)
+        found = taken_apart(connection.read_response())
+    assert (found.snapshot.body, found.messages) == (NOISE, [b"def"])
+
+
+# -- slow clients ----------------------------------------------------------------------------------
+
+
+def ask(connection: Connection, path: str) -> None:
+    connection.send_request("GET", f"{path}/bootstrap")
+
+
+def test_others_are_served_while_a_client_reads_slowly(api: Api) -> None:
+    """A bootstrap that is larger than all buffers waits for its reader, and for nobody else's."""
+    messages = [NOISE[number : number + MIB] for number in range(8)]
+    path = new_stream(api, OCTETS, b"first", *messages)
+    publish(api, path, offset(1, 5), NOISE)
+    with narrow(api) as connection:
+        ask(connection, path)
+        head = connection.read_head()
+        body = connection.iter_body(head)
+        pieces = [next(body)]
+        for number in range(20):
+            other = new_stream(api, TEXT, b"%d" % number)
+            assert api.get(other).body == b"%d" % number
+            assert bootstrap(api, other).messages == [b"%d" % number]
+            pieces.append(next(body))
+        pieces.extend(body)
+    answer = Response(head.status, head.reason, head.headers, b"".join(pieces))
+    found = taken_apart(answer)
+    assert (found.snapshot.body, found.messages) == (NOISE, messages)
+
+
+def resident_bytes(api: Api) -> int:
+    status = Path(f"/proc/{api.server.pid}/status").read_text()
+    match = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert match is not None
+    return int(match[1]) << 10
+
+
+@pytest.mark.parametrize("what", ["messages", "snapshot"])
+def test_bootstraps_that_nobody_reads_cost_little_memory(api: Api, what: str) -> None:
+    """
+    256 MiB that sixteen clients asked for and do not take: the server keeps pieces of them.
+
+    Method: read the heads, so that all have begun; then have the server do other things for long
+    enough to make all of the bodies, and look at its memory all the time.
+    """
+    path = new_stream(api, OCTETS, b"first")
+    if what == "messages":
+        for number in range(16):
+            api.append(path, NOISE[number : number + MIB], content_type=OCTETS)
+    else:
+        publish(api, path, offset(1, 5), (NOISE * 6)[: 16 * MIB])
+    small = new_stream(api, TEXT, b"small")
+    # One of them to its end first, so that what is only needed once is there already.
+    assert len(api.get(f"{path}/bootstrap").body) > 16 * MIB
+    before = resident_bytes(api)
+    connections = []
+    try:
+        for _ in range(16):
+            connection = api.connect(30.0)
+            connections.append(connection)
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 10)
+            ask(connection, path)
+        for connection in connections:
+            assert connection.read_head().status == 200
+        most = 0
+        for _ in range(300):
+            assert api.get(small).body == b"small"
+            most = max(most, resident_bytes(api))
+    finally:
+        for connection in connections:
+            connection.close()
+    assert most - before < 96 * MIB, f"{(most - before) / MIB:.0f} MiB"
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+def test_a_client_that_goes_away_holds_nothing(api: Api, coding: str) -> None:
+    """What it read can be reclaimed: the file of a superseded snapshot disappears."""
+    path = new_stream(api, TEXT, b"abc", b"def")
+    before = snapshot_files(api)
+    publish(api, path, offset(1, 3), NOISE * 4)
+    with narrow(api) as closed, narrow(api) as reset:
+        for connection in (closed, reset):
+            connection.send_request("GET", f"{path}/bootstrap", {"Accept-Encoding": coding})
+        for connection in (closed, reset):
+            assert connection.read_head().status == 200
+        publish(api, path, offset(2, 6), b"state")
+        reset.reset()
+    wait_for_files(api, before, 0)

@@ -1,0 +1,275 @@
+"""
+No boundary without proof: whatever chance proposes, a bootstrap never has it in its content.
+
+Chance is the test's here, so the first proposals are always bad ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace.protocol.offset import Offset
+from tailrace.protocol.state import Append, Delete
+from tailrace.server.bootstrap import Bootstrap
+from tailrace.server.message import Frame, Request, Response
+from tailrace.server.snapshots import Snapshots
+from tests.contract.harness import KINDS, World
+from tests.support.multipart import boundary_of, split_strictly
+
+KEY = b"s"
+OCTETS = "application/octet-stream"
+MIB = 1 << 20
+BAD = ["0" * 32, "1" * 32, "2" * 32]
+GOOD = "f" * 32
+
+
+@pytest.fixture(params=KINDS)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    with World(request.param, tmp_path / "data") as opened:
+        yield opened
+
+
+@pytest.fixture
+def proposed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What chance has proposed so far: all the bad ones first."""
+    asked: list[str] = []
+
+    def token_hex(_size: int) -> str:
+        asked.append([*BAD, GOOD][min(len(asked), len(BAD))])
+        return asked[-1]
+
+    monkeypatch.setattr("tailrace.server.bootstrap.secrets.token_hex", token_hex)
+    return asked
+
+
+class Collected:
+    """A sink that is never full."""
+
+    blocked = False
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.done = asyncio.Event()
+
+    def write_frame(self, frame: Frame) -> None:
+        self.data += frame.data
+
+    def finish(self) -> None:
+        self.done.set()
+
+    def abort(self) -> None:
+        raise AssertionError("the answer was cut off")
+
+
+def header(response: Response, name: bytes) -> str:
+    [value] = [value for key, value in response.headers if key == name]
+    return value.decode()
+
+
+async def answer(world: World) -> tuple[Response, bytes]:
+    """A whole bootstrap."""
+    response = await Bootstrap(world.engine).answer(Request("GET", b"/", b"", {}, b""), KEY)
+    assert response.live is not None
+    sink = Collected()
+    response.live.start(sink)
+    await sink.done.wait()
+    assert response.length == len(sink.data)
+    return response, sink.data
+
+
+def bootstrap(world: World) -> tuple[bytes, list[bytes]]:
+    """The boundary and the bodies of all parts."""
+    response, body = world.run(answer(world))
+    content_type = header(response, b"Content-Type")
+    parts = split_strictly(content_type, body)
+    return boundary_of(content_type), [part.body for part in parts]
+
+
+def publish(world: World, at: Offset, body: bytes) -> None:
+    request = Request("PUT", b"/", b"", {}, body)
+    snapshots = Snapshots(world.engine, 1 << 30)
+    assert world.run(snapshots.publish(request, KEY, at.token())).status == 204
+
+
+def boundary_with(world: World, token: str, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """What becomes of a proposal, learnt from a stream that has nothing in it."""
+    with monkeypatch.context() as patch:
+        patch.setattr("tailrace.server.bootstrap.secrets.token_hex", lambda _size: token)
+        return bootstrap(world)[0]
+
+
+@pytest.fixture
+def bad(world: World, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The boundaries that the bad proposals would make; the stream is there, and empty."""
+    world.create(KEY, content_type=OCTETS)
+    return [boundary_with(world, token, monkeypatch) for token in BAD]
+
+
+def append(world: World, *messages: bytes) -> Offset:
+    for message in messages:
+        tail = world.append(KEY, message, content_type=OCTETS).tail
+    return tail
+
+
+def test_without_content_the_first_proposal_is_taken(
+    world: World, bad: list[bytes], proposed: list[str]
+) -> None:
+    assert bootstrap(world) == (bad[0], [b""])
+    assert proposed == BAD[:1]
+
+
+@pytest.mark.parametrize("form", [b"%b", b"--%b", b"\r\n--%b--\r\n", b"x%bx", b"%b%b"])
+def test_a_boundary_in_a_message_is_not_taken(
+    world: World, bad: list[bytes], proposed: list[str], form: bytes
+) -> None:
+    """Wherever in which message; the next one is proven as well."""
+    messages = [form.replace(b"%b", boundary) for boundary in bad]
+    append(world, b"first", *messages, b"last")
+    boundary, bodies = bootstrap(world)
+    assert boundary not in bad
+    assert bodies == [b"", b"first", *messages, b"last"]
+    assert proposed == [*BAD, GOOD]
+
+
+def test_almost_a_boundary_is_none(world: World, bad: list[bytes], proposed: list[str]) -> None:
+    """Not a character more is refused than must be."""
+    append(world, bad[0][:-1], bad[0][1:], bad[0].upper())
+    assert bootstrap(world)[0] == bad[0]
+    assert len(proposed) == 1
+
+
+def test_a_boundary_in_a_large_message_is_not_taken(
+    world: World, bad: list[bytes], proposed: list[str]
+) -> None:
+    """Around every place where the search could begin anew."""
+    size = 256 << 10
+    messages = []
+    for boundary, at in zip(bad, (size - 1, size - len(bad[0]) + 1, size - 20), strict=True):
+        messages.append(b"x" * at + boundary + b"x" * size)
+    append(world, *messages)
+    boundary, bodies = bootstrap(world)
+    assert (boundary in bad, bodies) == (False, [b"", *messages])
+    assert proposed == [*BAD, GOOD]
+
+
+@pytest.mark.parametrize("first", [1, 20, 40])
+def test_a_boundary_across_two_messages_ends_no_part(
+    world: World, bad: list[bytes], proposed: list[str], first: int
+) -> None:
+    """Neither of them has it, so it may be taken or not: the parts come out right."""
+    messages = [b"x" + bad[0][:first], bad[0][first:] + b"x"]
+    append(world, *messages)
+    assert bootstrap(world)[1] == [b"", *messages]
+
+
+def test_a_boundary_between_large_messages_ends_no_part(
+    world: World, bad: list[bytes], proposed: list[str]
+) -> None:
+    """The same where each message is read for itself."""
+    size = 256 << 10
+    messages = [b"x" * size + bad[0][:20], bad[0][20:] + b"x" * size]
+    append(world, *messages)
+    assert bootstrap(world)[1] == [b"", *messages]
+
+
+@pytest.mark.parametrize("size", [0, 100, 300 << 10])
+def test_a_boundary_in_a_snapshot_is_not_taken(
+    world: World, bad: list[bytes], proposed: list[str], size: int
+) -> None:
+    tail = append(world, b"first")
+    content = bad[0] + b"x" * size + bad[1] + b"x" * size + bad[2]
+    publish(world, tail, content)
+    boundary, bodies = bootstrap(world)
+    assert (boundary in bad, bodies) == (False, [content])
+    assert proposed == [*BAD, GOOD]
+
+
+@pytest.mark.parametrize("first", range(1, 41, 3))
+@pytest.mark.parametrize("last", [False, True], ids=["in-the-middle", "at-the-end"])
+def test_a_boundary_across_two_chunks_of_a_snapshot_is_not_taken(
+    world: World, bad: list[bytes], proposed: list[str], first: int, last: bool
+) -> None:
+    """A snapshot is read a MiB at a time; the last piece may be shorter than a boundary."""
+    tail = append(world, b"first")
+    content = b"x" * (MIB - first) + bad[0] + (b"" if last else b"x" * MIB)
+    assert content[:MIB].endswith(bad[0][:first])
+    publish(world, tail, content)
+    boundary, bodies = bootstrap(world)
+    assert (boundary, bodies) == (bad[1], [content])
+    assert proposed == BAD[:2]
+
+
+def test_a_boundary_across_the_snapshot_and_a_message_ends_no_part(
+    world: World, bad: list[bytes], proposed: list[str]
+) -> None:
+    tail = append(world, b"first")
+    append(world, bad[0][20:])
+    publish(world, tail, bad[0][:20])
+    assert bootstrap(world)[1] == [bad[0][:20], bad[0][20:]]
+
+
+def test_a_boundary_in_what_is_not_retained_is_no_obstacle(
+    world: World, bad: list[bytes], proposed: list[str]
+) -> None:
+    """Only what is to be sent is searched."""
+    tail = append(world, bad[0])
+    append(world, b"last")
+    publish(world, tail, b"state")
+    assert bootstrap(world) == (bad[0], [b"state", b"last"])
+    assert len(proposed) == 1
+
+
+def test_a_boundary_in_a_json_element_is_not_taken(
+    world: World, monkeypatch: pytest.MonkeyPatch, proposed: list[str]
+) -> None:
+    """In a batch, as a string and as a part of one."""
+    world.create(KEY, content_type="application/json")
+    bad = [boundary_with(world, token, monkeypatch) for token in BAD]
+    elements = [b"1", b'"%b"' % bad[0], b'{"--%b":0}' % bad[1], b'["--%b--"]' % bad[2]]
+    batch = b"[" + b",".join(elements) + b"]"
+    world.append(KEY, batch, content_type="application/json")
+    boundary, bodies = bootstrap(world)
+    assert (boundary in bad, bodies) == (False, [b"", *elements])
+    assert proposed == [*BAD, GOOD]
+
+
+@pytest.mark.parametrize("what", ["append", "delete", "nothing"])
+def test_up_to_date_is_false_when_something_lies_beyond_what_is_returned(
+    world: World, bad: list[bytes], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """
+    Decision 29, for what comes while the content is still searched.
+
+    It is no part of the answer: the view is that of the beginning. Method: only bad boundaries are
+    proposed until it has come.
+    """
+    messages = [*[b"x" * (300 << 10)] * 3, bad[0]]
+    tail = append(world, *messages)
+    told: list[object] = []
+
+    def token_hex(_size: int) -> str:
+        return GOOD if told else BAD[0]
+
+    monkeypatch.setattr("tailrace.server.bootstrap.secrets.token_hex", token_hex)
+
+    async def meanwhile() -> tuple[Response, bytes]:
+        task = asyncio.ensure_future(answer(world))
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        if what == "append":
+            world.engine.submit(KEY, Append(b"later", OCTETS), told.append)
+        elif what == "delete":
+            world.engine.submit(KEY, Delete(), told.append)
+        else:
+            told.append(None)
+        return await task
+
+    response, body = world.run(meanwhile())
+    assert header(response, b"Stream-Next-Offset") == tail.token()
+    assert header(response, b"Stream-Up-To-Date") == ("true" if what == "nothing" else "false")
+    parts = split_strictly(header(response, b"Content-Type"), body)
+    assert [part.body for part in parts] == [b"", *messages]
