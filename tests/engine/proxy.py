@@ -75,7 +75,7 @@ class StoreProxy(Store):
     def read_snapshot(self, snapshot: Snapshot, index: int) -> bytes:
         return self.inner.read_snapshot(snapshot, index)
 
-    def unlink(self, garbage: list[Garbage]) -> None:
+    def unlink(self, garbage: Garbage) -> None:
         self.inner.unlink(garbage)
 
     def compact(self, first: tuple[int, int], last: tuple[int, int]) -> None:

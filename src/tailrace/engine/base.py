@@ -182,8 +182,13 @@ class Store(ABC):
         """What is not reclaimed yet and may be."""
 
     @abstractmethod
-    def unlink(self, garbage: list[Garbage]) -> None:
-        """Remove the files of snapshots. Slow; call it in a thread. Twice is as good as once."""
+    def unlink(self, garbage: Garbage) -> None:
+        """
+        Remove the file of a snapshot. Slow; call it in a thread. Twice is as good as once.
+
+        Raises:
+            OSError: It cannot be removed.
+        """
 
     @abstractmethod
     def compact(self, first: tuple[int, int], last: tuple[int, int]) -> None:

@@ -95,7 +95,7 @@ class MemoryStore(Store):
     def garbage(self, count_max: int, allow: Callable[[Garbage], bool] = anything) -> list[Garbage]:
         return list(islice(filter(allow, self.discarded.values()), count_max))
 
-    def unlink(self, garbage: list[Garbage]) -> None: ...
+    def unlink(self, garbage: Garbage) -> None: ...
 
     def trim(self, stream_id: int, until: int) -> None:
         """Drop the records that lie wholly before a byte."""

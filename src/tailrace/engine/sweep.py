@@ -40,6 +40,8 @@ class Sweeper:
         # What a step found is found again until its batch is written: one step at a time.
         self._under_way = False
         self._reclaimed_bytes = 0
+        # Snapshots whose files cannot be removed.
+        self._stuck: set[int] = set()
         # Of reclaimed records, from, to before: what the next compaction looks at, and no more.
         self._ranges: list[tuple[tuple[int, int], tuple[int, int]]] = []
         self._compaction: threading.Thread | None = None
@@ -113,11 +115,11 @@ class Sweeper:
         if engine.commit.syncing is not None:
             # What is written but not published yet, readers may still come to need: see `pins`.
             return False
-        garbage = engine.store.garbage(RECLAIM_COUNT_MAX, engine.pins.allow)
+        garbage = engine.store.garbage(RECLAIM_COUNT_MAX, self._may_go)
         if any(entry.file for entry in garbage):
             self._under_way = True
-            job = self._loop.run_in_executor(engine.blob_threads, engine.store.unlink, garbage)
-            job.add_done_callback(lambda done: self._unlinked(done, garbage))
+            job = self._loop.run_in_executor(engine.blob_threads, self._unlink, garbage)
+            job.add_done_callback(self._unlinked)
         elif garbage:
             self._note(garbage)
         elif self._compaction is None and (
@@ -129,16 +131,31 @@ class Sweeper:
             self._compaction.start()
         return bool(garbage)
 
-    def _unlinked(self, done: "asyncio.Future[None]", garbage: list[Garbage]) -> None:
-        """The files are gone, or cannot be removed now: then the notes of them stay."""
+    def _may_go(self, garbage: Garbage) -> bool:
+        return garbage.id not in self._stuck and self._engine.pins.allow(garbage)
+
+    def _unlink(self, garbage: list[Garbage]) -> list[Garbage]:
+        """In a thread: remove the files; returns what is gone with them."""
+        gone = []
+        for entry in garbage:
+            try:
+                if entry.file:
+                    self._engine.store.unlink(entry)
+            except OSError as error:
+                # Tried again after a restart; until then it keeps nobody else.
+                self._stuck.add(entry.id)
+                self._loop.call_soon_threadsafe(
+                    self._loop.call_exception_handler,
+                    {"message": f"cannot remove snapshot {entry.id}", "exception": error},
+                )
+            else:
+                gone.append(entry)
+        return gone
+
+    def _unlinked(self, done: "asyncio.Future[list[Garbage]]") -> None:
         self._under_way = False
-        error = done.exception()
-        if error is not None:
-            self._loop.call_exception_handler(
-                {"message": "cannot remove old snapshots", "exception": error}
-            )
-        elif self._engine.failure is None and not self._stopped:
-            self._note(garbage)
+        if self._engine.failure is None and not self._stopped:
+            self._note(done.result())
 
     def _note(self, garbage: list[Garbage]) -> None:
         for entry in garbage:

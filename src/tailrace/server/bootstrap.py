@@ -66,7 +66,7 @@ class Bootstrap:
             release()
             raise
         # What was appended while we searched lies beyond what is returned.
-        now = stream.durable
+        now = self._engine.peek(key)
         up_to_date = now is not None and (now.id, now.tail) == (state.id, state.tail)
         headers = _headers(state, boundary, up_to_date=up_to_date)
         pieces = self._parts(state, boundary)

@@ -9,6 +9,7 @@ import asyncio
 import errno
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import structlog
@@ -42,7 +43,7 @@ class Uploaded(NamedTuple):
 class Upload:
     """One body. `write` until it is complete, then `finish`; or `cancel` at any time."""
 
-    def __init__(self, engine: Engine, bytes_max: int, stream_id: int | None) -> None:
+    def __init__(self, engine: Engine, bytes_max: int, stream_id: int | None = None) -> None:
         # The stream that the client means: the one that was there when it began to send.
         self.stream_id = stream_id
         self.drained: Callable[[], None] | None = None
@@ -144,9 +145,11 @@ class Upload:
 
     def _discard(self) -> None:
         spool, self._spool = self._spool, None
-        if spool is not None:
+        if spool is None:
+            return
+        # What cannot be removed now, also because the server stops, is removed at the next start.
+        with suppress(RuntimeError):
             job = self._loop.run_in_executor(self._engine.blob_threads, spool.discard)
-            # What could not be removed now is removed at the next start.
             job.add_done_callback(lambda done: done.exception())
 
 

@@ -179,10 +179,8 @@ class RocksStore(Store):
         entries = (decode_garbage(key, value) for key, value in items(self._garbage, b"", None))
         return list(islice(filter(allow, entries), count_max))
 
-    def unlink(self, garbage: list[Garbage]) -> None:
-        for entry in garbage:
-            if entry.file:
-                self._blobs.unlink(entry.id)
+    def unlink(self, garbage: Garbage) -> None:
+        self._blobs.unlink(garbage.id)
 
     def cut(self, stream_id: int, until: int) -> int:
         """Where the record starts that holds this byte, which may lie inside of it."""
