@@ -31,7 +31,7 @@ from tailrace.server.target import parse_query
 __all__ = ["Bootstrap"]
 
 _PREFIX: Final = "tailrace-"
-_SLICE_BYTES: Final = 256 << 10
+SLICE_BYTES: Final = 256 << 10
 
 
 class Bootstrap:
@@ -60,8 +60,9 @@ class Bootstrap:
             return Response(200, _headers(state, _new_boundary(), up_to_date=True))
         self._engine.touch(stream)
         release = self._engine.pins.hold(state)
+        view = _View(self._engine, state)
         try:
-            boundary = await self._proven_boundary(state)
+            boundary = await view.proven_boundary()
         except BaseException:
             release()
             raise
@@ -69,7 +70,7 @@ class Bootstrap:
         now = self._engine.peek(key)
         up_to_date = now is not None and (now.id, now.tail) == (state.id, state.tail)
         headers = _headers(state, boundary, up_to_date=up_to_date)
-        pieces = self._parts(state, boundary)
+        pieces = view.pieces(boundary)
         length = _length(state, boundary)
         coding = negotiate(request.headers.get(b"accept-encoding", b""))
         if coding is None or length <= COMPRESS_BYTES_MIN:
@@ -77,51 +78,68 @@ class Bootstrap:
         headers.append((b"Content-Encoding", coding.encode()))
         return Response(200, headers, live=StreamedBody(packed(pieces, coding), release))
 
-    async def _proven_boundary(self, state: StreamState) -> bytes:
+
+class _View:
+    """What one answer is made of, gone through twice: to search it, and to send it."""
+
+    def __init__(self, engine: Engine, state: StreamState) -> None:
+        self._engine = engine
+        self._state = state
+        # The messages, if they are few: then they are read once.
+        self._kept: list[bytes | memoryview] | None = None
+
+    async def proven_boundary(self) -> bytes:
         """A boundary that occurs nowhere in what is to be sent."""
         while True:
             boundary = _new_boundary()
-            if not await self._contains(state, boundary):
+            if not await self._contains(boundary):
                 return boundary
 
-    async def _contains(self, state: StreamState, boundary: bytes) -> bool:
+    async def _contains(self, boundary: bytes) -> bool:
         # Messages lie next to each other, as do the chunks of a snapshot: what overlaps two of
         # them counts as found too.
         end = b""
-        if state.snapshot is not None:
-            async for chunk in snapshot_pieces(self._engine, state.snapshot):
+        if self._state.snapshot is not None:
+            async for chunk in snapshot_pieces(self._engine, self._state.snapshot):
                 if boundary in end + chunk:
                     return True
                 end = chunk[-len(boundary) :]
-        async for parts in self._slices(state):
+        async for parts in self._messages():
             joined = b"".join((end, *parts))
             if boundary in joined:
                 return True
             end = joined[-len(boundary) :]
         return False
 
-    async def _slices(self, state: StreamState) -> AsyncIterator[list[bytes | memoryview]]:
-        """The retained messages, each as it is stored, some at a time."""
-        start = state.earliest
-        while start != state.tail:
-            piece = read_slice(self._engine.store, state, start, _SLICE_BYTES, split=True)
-            yield piece.parts
-            start = piece.end
-            await asyncio.sleep(0)
-
-    async def _parts(self, state: StreamState, boundary: bytes) -> AsyncIterator[bytes]:
-        snapshot = state.snapshot
+    async def pieces(self, boundary: bytes) -> AsyncIterator[bytes]:
+        """The body: a part for the snapshot, and one for each message."""
+        state = self._state
         yield _snapshot_head(state, boundary)
-        if snapshot is not None:
-            async for chunk in snapshot_pieces(self._engine, snapshot):
+        if state.snapshot is not None:
+            async for chunk in snapshot_pieces(self._engine, state.snapshot):
                 yield chunk
         head = _message_head(state, boundary)
-        async for parts in self._slices(state):
+        async for parts in self._messages():
             if state.json:
                 # A stored element has its comma with it, which is no part of it.
                 parts = [part[:-1] for part in parts]
             yield b"".join([item for part in parts for item in (head, part)])
         yield _end(boundary)
+
+    async def _messages(self) -> AsyncIterator[list[bytes | memoryview]]:
+        """The retained messages, each as it is stored, some at a time."""
+        if self._kept is not None:
+            yield self._kept
+            return
+        state = self._state
+        start = state.earliest
+        while start != state.tail:
+            piece = read_slice(self._engine.store, state, start, SLICE_BYTES, split=True)
+            if state.tail.byte - state.earliest.byte <= SLICE_BYTES:
+                self._kept = piece.parts
+            yield piece.parts
+            start = piece.end
+            await asyncio.sleep(0)
 
 
 def _new_boundary() -> bytes:
