@@ -3,6 +3,9 @@ Appends, snapshots and short lives in buckets until the server dies, and what mu
 
 A request that was answered has one fate; one that was cut off has two, and the first look after a
 restart decides which. A snapshot that was not sent to its end has only one: it is not there.
+
+Run as a module, this is a server that reclaims what is superseded almost at once, so that what a
+test does falls in the middle of it: `python -m tests.crash.snapshot_load serve …`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from enum import Enum
 from itertools import accumulate
 from pathlib import Path
 
+from tailrace.cli import main
+from tailrace.engine import sweep
 from tests.crash.extensions_model import Place, parse_token, token
 from tests.crash.load import Client, Link, Load, Profile, ServerGone
 from tests.crash.model import Fate
@@ -24,7 +29,7 @@ from tests.support.http import Connection, ProtocolError, Response, format_reque
 from tests.support.multipart import split_strictly
 from tests.support.payloads import digest, pack, pack_json, unpack_all
 from tests.support.reading import JSON, OCTETS, problem_code
-from tests.support.server import BaseServerProcess
+from tests.support.server import BaseServerProcess, ServerProcess
 from tests.support.together import HANG_S, wait_until
 
 INLINE_BYTES_MAX = 256 << 10
@@ -37,6 +42,15 @@ SNAPSHOT = "application/x-state"
 
 Key = tuple[str, int, int]
 """A message: its writer, which append of that writer's, and its place in that append."""
+
+
+class SweepingServer(ServerProcess):
+    """A server process whose background work never rests."""
+
+    def _command(self, port: int) -> list[str]:
+        command = super()._command(port)
+        at = command.index("tailrace")
+        return [*command[:at], "tests.crash.snapshot_load", *command[at + 1 :]]
 
 
 class Moment(Enum):
@@ -614,7 +628,9 @@ class SnapshotLoad(Load):
     def wait_for_files(self, data_dir: Path) -> None:
         """What is superseded or deleted goes away, and what is visible stays."""
         visible = sorted(self._visible_files())
-        wait_until(lambda: sorted(stored_files(data_dir)) == visible)
+        files = data_dir / "snapshots"
+        wait_until(lambda: len(list(files.iterdir())) <= len(visible))
+        assert sorted(stored_files(data_dir)) == visible
 
     def _visible_files(self) -> set[bytes]:
         """The snapshots that have a file of their own, by digest."""
@@ -637,3 +653,8 @@ def stored_files(data_dir: Path) -> list[bytes]:
         chunks = -(-len(raw) // (CHUNK_BYTES + CRC_BYTES))
         found.append(digest(raw[: len(raw) - chunks * CRC_BYTES]))
     return found
+
+
+if __name__ == "__main__":
+    vars(sweep)["SWEEP_S"] = 0.01
+    main()

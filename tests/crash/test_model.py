@@ -1,8 +1,9 @@
 """
 Any history of buckets, streams and snapshots, over HTTP and over restarts, against the model.
 
-One real server on RocksDB serves all examples, each in buckets of its own. It is stopped and
-killed in between; nothing is under way then, so that all that was answered must be there.
+One real server on RocksDB serves all examples, each in buckets of its own, and reclaims what is
+superseded all the time. It is stopped and killed in between; nothing is under way then, so that all
+that was answered must be there.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tests.crash.extensions_model import (
     place_before,
     token,
 )
+from tests.crash.snapshot_load import SweepingServer
 from tests.protocol.model import (
     APPENDS,
     BINARY,
@@ -422,7 +424,7 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path / "data", "--chunk-bytes", str(CHUNK_BYTES)) as running:
+    with SweepingServer(tmp_path / "data", "--chunk-bytes", str(CHUNK_BYTES)) as running:
         yield running
 
 
