@@ -94,8 +94,13 @@ def read_stream(store: Store, state: StreamState) -> bytes:
     return b"".join(piece.parts)
 
 
+def unlink(store: Store, *garbage: Garbage) -> None:
+    for entry in garbage:
+        store.unlink(entry)
+
+
 def reclaim(store: Store, *garbage: Garbage) -> None:
-    store.unlink(list(garbage))
+    unlink(store, *garbage)
     transaction = store.begin()
     for entry in garbage:
         transaction.reclaim(entry)
@@ -569,10 +574,10 @@ class TestUnlink:
         publish(store, b"buck\0s", after, START, snapshot_id=9)
         garbage = store.garbage(9)
         for _ in range(2):
-            store.unlink(garbage)
+            unlink(store, *garbage)
         assert store.garbage(9) == garbage
         reclaim(store, *garbage)
-        store.unlink(garbage)
+        unlink(store, *garbage)
         assert store.garbage(9) == []
 
     def test_what_has_no_file_is_left_alone(self, store: Store) -> None:
@@ -580,10 +585,9 @@ class TestUnlink:
         state = append(store, create(store, b"buck\0s", new_state(1)), batch(3))
         first = publish(store, b"buck\0s", state, Offset(1, 3), snapshot_id=8)
         publish(store, b"buck\0s", first, Offset(1, 3), snapshot_id=9)
-        store.unlink(store.garbage(9))
+        unlink(store, *store.garbage(9))
         assert read_back(store, first.snapshot) == b"snapshot"
         assert scan(store, 1, 0, 3) == [0]
-        store.unlink([])
 
 
 class TestSpool:
@@ -754,7 +758,7 @@ class TestRocks:
         )
         after = publish(rocks, b"buck\0s", after, START, snapshot_id=3, content=b"new")
         garbage = rocks.garbage(9)
-        rocks.unlink(garbage)
+        unlink(rocks, *garbage)
         rocks.sync()
         again = crashed(directory, tmp_path / "copy")
         assert again.garbage(9) == garbage == [Garbage(2, 3, file=True)]

@@ -135,7 +135,7 @@ def swept(world: World, holds: Callable[[], bool]) -> None:
     """Sweep until something holds; files are removed by a thread, in between."""
     for _ in range(50):
         world.sweep()
-        world.until(lambda: not world.engine._sweeper._under_way)
+        world.until(lambda: not world.engine._sweeper.busy)
         if holds():
             return
     raise AssertionError("the sweeper never did it")

@@ -677,11 +677,11 @@ def test_delete_of_a_snapshot_that_does_not_exist_is_404(api: Api, at: str) -> N
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("token", ["-1", "now", "x", "0_0"])
-def test_a_malformed_offset_is_400_for_every_method(api: Api, method: str, token: str) -> None:
-    """X§2.5 and X§2.6 are silent, so the base protocol governs: §6, malformed is 400."""
+def test_what_is_no_offset_names_no_snapshot(api: Api, method: str, token: str) -> None:
+    """X§2.5 and X§2.6: 404, the snapshot does not exist."""
     path = new_stream(api, TEXT, b"abc")
     publish(api, path, offset(1, 3), b"state")
-    check_problem(api.request(method, f"{path}/snapshot/{token}"), 400, "offset-invalid")
+    check_problem(api.request(method, f"{path}/snapshot/{token}"), 404, "snapshot-not-found")
 
 
 # -- X§5: URL encoding -----------------------------------------------------------------------------

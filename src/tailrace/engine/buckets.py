@@ -31,7 +31,9 @@ __all__ = ["Bucket", "Buckets", "Listed", "Page"]
 
 BUCKETS_HOT_MAX: Final = 16_384
 LIST_STEP: Final = 128
-"""So many streams are looked at in one turn of the loop."""
+"""So many names are read at a time."""
+LIST_TURN_S: Final = 0.002
+"""So long a turn of the loop may take for a listing."""
 EXPIRED_LOOKS_MAX: Final = 1000
 """How many streams at the end of their lives one request clears away, or counts, itself."""
 
@@ -189,6 +191,8 @@ class Buckets:
         stem = key + b"\0"
         cursor = stem + after if after else b""
         found: list[Listed] = []
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LIST_TURN_S
         while True:
             step = min(LIST_STEP, count_max + 1 - len(found))
             names = self._names(stem + prefix, cursor, step)
@@ -196,12 +200,15 @@ class Buckets:
                 state = engine.peek(name)
                 if state is not None:
                     found.append(Listed(name[len(stem) :], state))
+                if loop.time() > until:
+                    # To load a stream may be to replay some of it.
+                    await asyncio.sleep(0)
+                    until = loop.time() + LIST_TURN_S
             if len(found) > count_max:
                 return Page(found[:count_max], has_more=True)
             if len(names) < step:
                 return Page(found, has_more=False)
             cursor = names[-1]
-            await asyncio.sleep(0)
 
     def _names(self, prefix: bytes, after: bytes, count: int) -> list[bytes]:
         """The keys of streams that readers may see, and maybe of some that they may not."""

@@ -9,7 +9,7 @@ refers to; no iterator or database snapshot has to stay open for it.
 from collections.abc import Callable
 
 from tailrace.engine.base import Garbage
-from tailrace.protocol.state import StreamState
+from tailrace.protocol.state import Snapshot, StreamState
 
 __all__ = ["Pins"]
 
@@ -26,6 +26,13 @@ class Pins:
         held = [(state.id, state.earliest.byte)]
         if state.snapshot is not None:
             held.append((state.snapshot.id, 0))
+        return self._hold(held)
+
+    def hold_snapshot(self, snapshot: Snapshot) -> Callable[[], None]:
+        """Keep a snapshot alone, likewise."""
+        return self._hold([(snapshot.id, 0)])
+
+    def _hold(self, held: list[tuple[int, int]]) -> Callable[[], None]:
         for key, start in held:
             self._held.setdefault(key, []).append(start)
 

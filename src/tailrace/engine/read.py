@@ -5,6 +5,7 @@ A record holds one message or a batch of them; an offset may lie inside a batch,
 one. Both always fall on message boundaries, which the record's lengths give.
 """
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -23,11 +24,13 @@ RECORD_SLICES_MAX: Final = 16
 
 
 class Slice(NamedTuple):
-    """Stored bytes of the messages between two offsets, in pieces: records, or messages."""
+    """Stored bytes of the messages between two offsets, a piece for each record."""
 
     start: Offset
     end: Offset
     parts: list[bytes | memoryview]
+    lengths: list[Sequence[int]]
+    """Of the messages in each part, if they were asked for."""
 
 
 def _bounds(state: StreamState, offset: Offset) -> None:
@@ -54,21 +57,21 @@ def locate(store: Store, state: StreamState, offset: Offset) -> None:
 
 
 def read_slice(
-    store: Store, state: StreamState, start: Offset, bytes_max: int, *, split: bool = False
+    store: Store, state: StreamState, start: Offset, bytes_max: int, *, lengths: bool = False
 ) -> Slice:
     """
     Whole messages from `start` on, at most `bytes_max` unless the first alone is larger.
 
-    `split` makes each message a part of its own, and takes more of a batch that is large.
+    `lengths` says where in it messages end, and takes more of a batch that is large.
 
     Raises:
         OffsetBeyondTail, OffsetGone, OffsetMisaligned: As for `locate`.
         StorageDamaged: What was stored cannot be read.
     """
     _bounds(state, start)
-    parts: list[bytes | memoryview] = []
+    found = Slice(start, start, [], [])
     if start == state.tail:
-        return Slice(start, start, parts)
+        return found
     message, byte = start
     room = bytes_max
     for value in store.scan(state.id, start.byte, state.tail.byte):
@@ -79,48 +82,33 @@ def read_slice(
             # Only the first record can begin elsewhere: before the offset, which lies inside it.
             skipped = _skip(value, head, count, message - first_message, byte - first_byte, start)
             size -= byte - first_byte
-        if split and not parts:
+        if lengths and not found.parts:
             room = max(room, (len(value) - head) // RECORD_SLICES_MAX)
+        taken, length = count - skipped, size
         if size > room:
-            taken, length = _fit(value, head, count, skipped, room, first=not parts)
-            if taken:
-                at = len(value) - size
-                _add(parts, value, head, count, skipped, at, at + length, split=split)
-                message += taken
-                byte += length
-            return Slice(start, Offset(message, byte), parts)
-        _add(parts, value, head, count, skipped, len(value) - size, len(value), split=split)
-        message += count - skipped
-        byte += size
-        room -= size
+            taken, length = _fit(value, head, count, skipped, room, first=not found.parts)
+        if length:
+            at = len(value) - size
+            found.parts.append(memoryview(value)[at : at + length])
+            if lengths:
+                _measure(found, value, head, count, skipped, taken)
+        message += taken
+        byte += length
+        room -= length
+        if length < size:
+            return found._replace(end=Offset(message, byte))
     if byte != state.tail.byte:
         # All of the stream is stored, so something that was stored is not there.
         raise StorageDamaged(start.token())
-    return Slice(start, Offset(message, byte), parts)
+    return found._replace(end=Offset(message, byte))
 
 
-def _add(
-    parts: list[bytes | memoryview],
-    value: bytes,
-    head: int,
-    count: int,
-    skipped: int,
-    at: int,
-    end: int,
-    *,
-    split: bool,
-) -> None:
-    """Take bytes of a record, from one message boundary to another."""
-    view = memoryview(value)
-    if not split or count < 2:
-        if at < end:
-            parts.append(view[at:end])
-        return
-    for length in islice(lengths_of(value, head, count), skipped, None):
-        if at == end:
-            return
-        parts.append(view[at : at + length])
-        at += length
+def _measure(found: Slice, value: bytes, head: int, count: int, skipped: int, taken: int) -> None:
+    """Add the lengths of the messages in the part that was just added."""
+    found.lengths.append(lengths_of(value, head, count)[skipped : skipped + taken])
+    if len(found.parts[-1]) < len(value) // 2:
+        # Whoever takes his time with a piece of a large batch must not hold all of it.
+        found.parts[-1] = bytes(found.parts[-1])
 
 
 def _skip(value: bytes, head: int, count: int, messages: int, size: int, start: Offset) -> int:

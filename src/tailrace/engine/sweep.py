@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from tailrace.engine.base import Due, Garbage
-from tailrace.engine.commit import Outcome
+from tailrace.engine.commit import Outcome, Reply
 from tailrace.protocol.machine import Effect, Verdict
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ NEIGHBOURS: Final = 64
 RANGES_MAX: Final = 256
 
 
+_NOTHING: Final[Outcome] = (Verdict(Effect.NOTHING), None)
+
+
 class Sweeper:
     """Looks at the expiry index and at the garbage every half second."""
 
@@ -37,15 +40,20 @@ class Sweeper:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._stopped = False
-        # What a step found is found again until its batch is written: one step at a time.
-        self._under_way = False
+        # What a step found is found again until its batch is written: one step of each at a time.
+        self._expiring = self._reclaiming = self._waiting = False
         self._reclaimed_bytes = 0
-        # Snapshots whose files cannot be removed.
+        # What cannot be reclaimed: its files cannot be removed, or its records not be read.
         self._stuck: set[int] = set()
         # Of reclaimed records, from, to before: what the next compaction looks at, and no more.
         self._ranges: list[tuple[tuple[int, int], tuple[int, int]]] = []
         self._compaction: threading.Thread | None = None
         self._timer = self._loop.call_later(SWEEP_S, self._sweep)
+
+    @property
+    def busy(self) -> bool:
+        """A step is on its way to the disk."""
+        return self._expiring or self._reclaiming
 
     def stop(self) -> None:
         self._stopped = True
@@ -64,23 +72,32 @@ class Sweeper:
         more = False
         try:
             engine.measure_room()
-            if not self._under_way:
-                more = self._end_expired() or self._reclaim()
+            more = self._end_expired()
+            if (batch := engine.commit.syncing) is None:
+                more = self._reclaim() or more
+            elif not self._waiting:
+                # What is written but not published yet, readers may still come to need (`pins`).
+                self._waiting = True
+                batch.replies.append((self._settled, _NOTHING))
         finally:
             # Whatever went wrong with this look, the loop reports it, and the next one comes.
             self._timer = self._loop.call_later(SWEEP_AGAIN_S if more else SWEEP_S, self._sweep)
 
-    def _commit(self) -> None:
-        self._under_way = True
-        commit = self._engine.commit
-        commit.open.replies.append((self._committed, (Verdict(Effect.NOTHING), None)))
-        commit.schedule()
+    def _settled(self, _outcome: Outcome) -> None:
+        """No batch is on its way to the disk at this moment, however busy it is."""
+        self._waiting = False
+        if self._engine.failure is None and not self._stopped:
+            self._reclaim()
 
-    def _committed(self, _outcome: Outcome) -> None:
-        self._under_way = False
+    def _commit(self, done: Reply) -> None:
+        commit = self._engine.commit
+        commit.open.replies.append((done, _NOTHING))
+        commit.schedule()
 
     def _end_expired(self) -> bool:
         engine = self._engine
+        if self._expiring:
+            return False
         now = engine.clock()
         entries = engine.store.due(now, SWEEP_COUNT_MAX)
         for due in entries:
@@ -93,8 +110,12 @@ class Sweeper:
                 )
             engine.commit.open.transaction.unschedule(due)
         if entries:
-            self._commit()
+            self._expiring = True
+            self._commit(self._expired)
         return bool(entries)
+
+    def _expired(self, _outcome: Outcome) -> None:
+        self._expiring = False
 
     def _look_at(self, due: Due, now: int) -> None:
         engine = self._engine
@@ -112,12 +133,11 @@ class Sweeper:
 
     def _reclaim(self) -> bool:
         engine = self._engine
-        if engine.commit.syncing is not None:
-            # What is written but not published yet, readers may still come to need: see `pins`.
+        if self._reclaiming:
             return False
         garbage = engine.store.garbage(RECLAIM_COUNT_MAX, self._may_go)
         if any(entry.file for entry in garbage):
-            self._under_way = True
+            self._reclaiming = True
             job = self._loop.run_in_executor(engine.blob_threads, self._unlink, garbage)
             job.add_done_callback(self._unlinked)
         elif garbage:
@@ -142,26 +162,37 @@ class Sweeper:
                 if entry.file:
                     self._engine.store.unlink(entry)
             except OSError as error:
-                # Tried again after a restart; until then it keeps nobody else.
-                self._stuck.add(entry.id)
-                self._loop.call_soon_threadsafe(
-                    self._loop.call_exception_handler,
-                    {"message": f"cannot remove snapshot {entry.id}", "exception": error},
-                )
+                self._loop.call_soon_threadsafe(self._give_up, entry, error)
             else:
                 gone.append(entry)
         return gone
 
     def _unlinked(self, done: "asyncio.Future[list[Garbage]]") -> None:
-        self._under_way = False
+        self._reclaiming = False
         if self._engine.failure is None and not self._stopped:
             self._note(done.result())
 
     def _note(self, garbage: list[Garbage]) -> None:
         for entry in garbage:
-            self._engine.commit.open.transaction.reclaim(entry)
-            self._reclaimed(entry)
-        self._commit()
+            try:
+                self._engine.commit.open.transaction.reclaim(entry)
+            except Exception as error:
+                # One that cannot be read must not keep the others.
+                self._give_up(entry, error)
+            else:
+                self._reclaimed(entry)
+        self._reclaiming = True
+        self._commit(self._noted)
+
+    def _noted(self, _outcome: Outcome) -> None:
+        self._reclaiming = False
+
+    def _give_up(self, garbage: Garbage, error: Exception) -> None:
+        """Leave something where it is; it is tried again after a restart."""
+        self._stuck.add(garbage.id)
+        self._loop.call_exception_handler(
+            {"message": f"cannot reclaim {garbage.id}", "exception": error}
+        )
 
     def _reclaimed(self, garbage: Garbage) -> None:
         """Note what to compact: neighbours together, and no more ranges than a thread can do."""

@@ -74,6 +74,7 @@ class TailraceApp:
         service, self._service = self._service, None
         if service is not None:
             service.drain()
+            await service.close()
             await service.engine.close()
 
     def _open(self) -> Service:
@@ -114,7 +115,7 @@ class TailraceApp:
         service = self._open()
         try:
             request = _request(scope)
-            request.sink = service.receive(request, early=True)
+            request.sink = service.receive(request, first=True, large=True)
             if request.sink is not None:
                 complete = await _pour(request.sink, receive)
             else:
@@ -130,6 +131,8 @@ class TailraceApp:
         def reply(response: Response) -> None:
             if not answer.done():
                 answer.set_result(response)
+            elif response.live is not None:
+                response.live.cancel()
 
         waiting = service.handle(request, reply)
         if waiting is not None:
@@ -140,7 +143,12 @@ class TailraceApp:
                     waiting.cancel()
             if not answer.done():
                 return
-        response = await answer
+        try:
+            response = await answer
+        except asyncio.CancelledError:
+            if not answer.cancelled() and (live := answer.result().live) is not None:
+                live.cancel()
+            raise
         if response.live is None:
             await _send_whole(scope, send, response)
         else:

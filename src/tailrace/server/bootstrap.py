@@ -12,11 +12,11 @@ Rule 3: no client decides how much memory it costs: parts are made as the peer r
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from tailrace.engine.core import Engine
-from tailrace.engine.read import read_slice
+from tailrace.engine.read import Slice, read_slice
 from tailrace.protocol.content_type import DEFAULT_CONTENT_TYPE
 from tailrace.protocol.errors import QueryInvalid
 from tailrace.protocol.offset import BEGINNING
@@ -32,6 +32,8 @@ __all__ = ["Bootstrap"]
 
 _PREFIX: Final = "tailrace-"
 SLICE_BYTES: Final = 256 << 10
+MESSAGES_MAX: Final = 2000
+"""So many parts are made in one go: they may be of two bytes each."""
 
 
 class Bootstrap:
@@ -86,7 +88,7 @@ class _View:
         self._engine = engine
         self._state = state
         # The messages, if they are few: then they are read once.
-        self._kept: list[bytes | memoryview] | None = None
+        self._kept: Slice | None = None
 
     async def proven_boundary(self) -> bytes:
         """A boundary that occurs nowhere in what is to be sent."""
@@ -104,8 +106,8 @@ class _View:
                 if boundary in end + chunk:
                     return True
                 end = chunk[-len(boundary) :]
-        async for parts in self._messages():
-            joined = b"".join((end, *parts))
+        async for piece in self._slices():
+            joined = b"".join((end, *piece.parts))
             if boundary in joined:
                 return True
             end = joined[-len(boundary) :]
@@ -119,27 +121,40 @@ class _View:
             async for chunk in snapshot_pieces(self._engine, state.snapshot):
                 yield chunk
         head = _message_head(state, boundary)
-        async for parts in self._messages():
-            if state.json:
-                # A stored element has its comma with it, which is no part of it.
-                parts = [part[:-1] for part in parts]
-            yield b"".join([item for part in parts for item in (head, part)])
+        async for piece in self._slices():
+            for messages in _some(piece, comma=state.json):
+                yield b"".join([item for message in messages for item in (head, message)])
         yield _end(boundary)
 
-    async def _messages(self) -> AsyncIterator[list[bytes | memoryview]]:
-        """The retained messages, each as it is stored, some at a time."""
+    async def _slices(self) -> AsyncIterator[Slice]:
+        """The retained messages, as they are stored, some at a time."""
         if self._kept is not None:
             yield self._kept
             return
         state = self._state
         start = state.earliest
         while start != state.tail:
-            piece = read_slice(self._engine.store, state, start, SLICE_BYTES, split=True)
+            piece = read_slice(self._engine.store, state, start, SLICE_BYTES, lengths=True)
             if state.tail.byte - state.earliest.byte <= SLICE_BYTES:
-                self._kept = piece.parts
-            yield piece.parts
+                self._kept = piece
+            yield piece
             start = piece.end
             await asyncio.sleep(0)
+
+
+def _some(piece: Slice, *, comma: bool) -> Iterator[list[bytes | memoryview]]:
+    """The messages of a slice, not too many at a time; `comma`: without the one after each."""
+    messages: list[bytes | memoryview] = []
+    for part, lengths in zip(piece.parts, piece.lengths, strict=True):
+        at = 0
+        for length in lengths:
+            messages.append(part[at : at + length - comma])
+            at += length
+            if len(messages) == MESSAGES_MAX:
+                yield messages
+                messages = []
+    if messages:
+        yield messages
 
 
 def _new_boundary() -> bytes:

@@ -1,5 +1,6 @@
 """Requests about buckets and their listings (X§1)."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Final
@@ -10,6 +11,7 @@ from tailrace.engine.buckets import Listed, Page
 from tailrace.engine.core import Engine, Outcome
 from tailrace.protocol.errors import QueryInvalid, Refusal
 from tailrace.server import headers as h
+from tailrace.server.compress import COMPRESS_BYTES_MIN, compress, negotiate
 from tailrace.server.message import Request, Response
 from tailrace.server.problem import problem
 from tailrace.server.target import LISTING_QUERY, parse_query
@@ -67,7 +69,14 @@ class BucketRequests:
         limit = _limit(query.get("limit"))
         after = query.get("after", "").encode()
         page = await self._buckets.page(key, prefix.encode(), after, limit)
-        return Response(200, [_JSON, h.NO_STORE], _page(key, prefix, page))
+        body = _page(key, prefix, page)
+        headers = [_JSON, h.NO_STORE, (b"Vary", b"Accept-Encoding")]
+        coding = negotiate(request.headers.get(b"accept-encoding", b""))
+        if coding is not None and len(body) > COMPRESS_BYTES_MIN:
+            headers.append((b"Content-Encoding", coding.encode()))
+            loop = asyncio.get_running_loop()
+            body = await loop.run_in_executor(None, compress, coding, body)
+        return Response(200, headers, body)
 
 
 def _limit(text: str | None) -> int:

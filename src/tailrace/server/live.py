@@ -240,6 +240,8 @@ class Live:
 class LongPoll:
     """One request that waits for data."""
 
+    endless = True
+
     def __init__(
         self,
         live: Live,

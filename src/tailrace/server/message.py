@@ -131,5 +131,8 @@ class Response:
 class Waiting(Protocol):
     """A request whose answer comes later."""
 
+    endless: bool
+    """It waits for what is yet to come, as a `LiveBody` may."""
+
     def cancel(self) -> None:
         """The peer is gone: forget about it."""

@@ -76,7 +76,8 @@ async def _serve(settings: Settings, store: Store) -> int:
         stop.set()
 
     engine = Engine(store, clock=clock_ms, sliding=settings.ttl == "sliding", on_failure=on_failure)
-    server = WireServer(Service(engine, settings), settings)
+    service = Service(engine, settings)
+    server = WireServer(service, settings)
     try:
         port = await server.listen()
     except OSError as error:
@@ -103,6 +104,7 @@ async def _serve(settings: Settings, store: Store) -> int:
     await stop.wait()
     log.info("stopping")
     cut = await server.drain(_FAILURE_GRACE_S if failed else settings.drain_s)
+    await service.close()
     await engine.close()
     log.info("stopped", connections_cut=cut)
     return 1 if failed else 0

@@ -77,6 +77,18 @@ def _bodiless(request: Request, response: Response) -> Response:
     return response
 
 
+class _Work:
+    """An answer that is being made: it comes, whether its client sends more or not."""
+
+    endless = False
+
+    def __init__(self, task: "asyncio.Task[Response]") -> None:
+        self._task = task
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+
 class Service:
     """One server's answers."""
 
@@ -114,7 +126,7 @@ class Service:
                     self._writes.append(request, target.key, reply)
                     return None
                 return self._stream(request, target.key, reply)
-            self._other(request, target, reply)
+            return self._other(request, target, reply)
         except Refusal as refusal:
             self._refuse(request, refusal, reply)
         except Exception:
@@ -122,11 +134,11 @@ class Service:
             self._refuse(request, Internal(), reply)
         return None
 
-    def receive(self, request: Request, *, early: bool) -> BodySink | None:
+    def receive(self, request: Request, *, first: bool, large: bool) -> BodySink | None:
         """
         Where the body of a request goes that has just begun, if it is not to be collected.
 
-        `early`: whatever came before it is answered, so that it can be refused already.
+        `first`: all before it are answered. Then a `large` one is refused now, if at all.
 
         Raises:
             Refusal: There is no need to send the body.
@@ -141,9 +153,9 @@ class Service:
         if target.resource is not Resource.SNAPSHOT:
             return None
         try:
-            if early:
+            if first and large:
                 self._snapshots.check(request, target.key, target.offset)
-            return self._snapshots.upload(target.key)
+            return self._snapshots.upload(target.key, first=first)
         except Refusal:
             raise
         except Exception as error:
@@ -160,7 +172,16 @@ class Service:
             request.sink.cancel()
         reply(problem(refusal, body=request.method != "HEAD"))
 
-    def _later(self, work: Coroutine[Any, Any, Response], request: Request, reply: Reply) -> None:
+    async def close(self) -> None:
+        """No connection is left: end what was still at work for one."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _later(
+        self, work: Coroutine[Any, Any, Response], request: Request, reply: Reply
+    ) -> "_Work":
         """Answer with what a coroutine returns, or raises."""
         task = asyncio.get_running_loop().create_task(work)
         # The loop itself does not keep a task alive.
@@ -169,6 +190,8 @@ class Service:
         def done(task: asyncio.Task[Response]) -> None:
             self._tasks.discard(task)
             if task.cancelled():
+                if request.sink is not None:
+                    request.sink.cancel()
                 return
             error = task.exception()
             if error is None:
@@ -180,6 +203,7 @@ class Service:
                 self._refuse(request, Internal(), reply)
 
         task.add_done_callback(done)
+        return _Work(task)
 
     def _stream(self, request: Request, key: bytes, reply: Reply) -> Waiting | None:
         method = request.method
@@ -197,12 +221,12 @@ class Service:
             raise MethodNotAllowed(method, _STREAM_METHODS)
         return None
 
-    def _other(self, request: Request, target: Target, reply: Reply) -> None:
+    def _other(self, request: Request, target: Target, reply: Reply) -> Waiting | None:
         """All but streams."""
         allowed = _METHODS[target.resource]
         if request.method == "OPTIONS":
             reply(Response(204, h.PREFLIGHT))
-            return
+            return None
         if request.method not in allowed:
             if target.resource is Resource.LISTING and request.method in _WRITES:
                 # Somebody wants a stream of this name, and X§1.1 reserves it.
@@ -217,19 +241,21 @@ class Service:
             case Resource.BUCKET, _:
                 reply(_bodiless(request, self._buckets.describe(key)))
             case Resource.LISTING, _:
-                self._later(self._list(request, key), request, reply)
+                return self._later(self._list(request, key), request, reply)
             case Resource.LATEST, _:
                 reply(self._snapshots.latest(request, key))
             case Resource.SNAPSHOT, "PUT":
+                # Not to be cancelled: like an append, it is stored whoever hears of it.
                 self._later(self._snapshots.publish(request, key, offset), request, reply)
             case Resource.SNAPSHOT, "DELETE":
                 reply(self._snapshots.delete(request, key, offset))
             case Resource.SNAPSHOT, _:
                 reply(self._snapshots.read(request, key, offset))
             case Resource.BOOTSTRAP, _:
-                self._later(self._bootstrap.answer(request, key), request, reply)
+                return self._later(self._bootstrap.answer(request, key), request, reply)
             case _:
                 reply(self._own(request))
+        return None
 
     async def _list(self, request: Request, key: bytes) -> Response:
         return _bodiless(request, await self._buckets.list(request, key))

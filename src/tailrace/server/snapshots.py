@@ -46,9 +46,13 @@ class Snapshots:
 
     # -- publishing --------------------------------------------------------------------------
 
-    def upload(self, key: bytes) -> Upload:
-        """A place for the body of a publication, which is meant for the stream of this moment."""
-        state = self._engine.peek(key)
+    def upload(self, key: bytes, *, first: bool) -> Upload:
+        """
+        A place for the body of a publication.
+
+        It is meant for the stream of this moment, if it is the `first` that is not answered yet.
+        """
+        state = self._engine.peek(key) if first else None
         stream_id = None if state is None else state.id
         return Upload(self._engine, self._bytes_max, stream_id)
 
@@ -73,10 +77,7 @@ class Snapshots:
             Refusal: The offset is not one that this stream has, or the body cannot be stored.
         """
         upload = request.sink
-        if not isinstance(upload, Upload):
-            # It came by a way on which bodies are collected.
-            upload = request.sink = self.upload(key)
-            upload.write(request.body)
+        assert isinstance(upload, Upload)
         content_type = _content_type(request)
         offset = parse_offset(token)
         stream_id = self._locate(self._engine.find(key), offset)
@@ -139,11 +140,10 @@ class Snapshots:
 
     def read(self, request: Request, key: bytes, token: str) -> Response:
         """X§2.5."""
-        offset = parse_offset(token)
         state = self._visible(request, key)
         snapshot = state.snapshot
         assert snapshot is not None
-        if snapshot.offset != offset:
+        if snapshot.offset.token() != token:
             raise SnapshotNotFound(snapshot.offset.token())
         coding = negotiate(request.headers.get(b"accept-encoding", b""))
         if snapshot.size <= COMPRESS_BYTES_MIN:
@@ -151,7 +151,7 @@ class Snapshots:
         etag = f'"{state.id}:{snapshot.id}{":" + coding if coding else ""}"'.encode()
         headers = [
             (h.CONTENT_TYPE, snapshot.content_type.encode("latin-1")),
-            *_about(offset, state),
+            *_about(snapshot.offset, state),
             # Its bytes never change, but whether it is the latest does: ask before using a copy.
             (h.CACHE_CONTROL, b"no-cache"),
             (h.ETAG, etag),
@@ -166,15 +166,14 @@ class Snapshots:
         if coding is not None:
             headers.append((b"Content-Encoding", coding.encode()))
             pieces, length = packed(pieces, coding), None
-        body = StreamedBody(pieces, self._engine.pins.hold(state))
+        body = StreamedBody(pieces, self._engine.pins.hold_snapshot(snapshot))
         return Response(200, headers, live=body, length=length)
 
     def delete(self, request: Request, key: bytes, token: str) -> Response:
         """X§2.6: the latest cannot be deleted, and no other one is visible."""
-        offset = parse_offset(token)
         snapshot = self._visible(request, key).snapshot
         assert snapshot is not None
-        if snapshot.offset == offset:
+        if snapshot.offset.token() == token:
             raise SnapshotNeeded
         raise SnapshotNotFound(snapshot.offset.token())
 

@@ -36,7 +36,9 @@ __all__ = [
 
 STREAM_PREFIX: Final = b"/v1/stream/"
 # First segments that are not buckets: an id has four characters at least.
-_NOT_BUCKETS: Final = ("v1", "-", "")
+_NOT_BUCKETS: Final = ("v1", "")
+# Longer ones are looked at each time: clients can make up as many as they like.
+_REMEMBERED_BYTES_MAX: Final = 512
 _QUERY_FIELDS_MAX: Final = 64
 
 READ_QUERY: Final = ("offset", "live", "cursor")
@@ -67,7 +69,6 @@ class Target(NamedTuple):
     """Of a snapshot, percent-decoded (X§5) and not looked at."""
 
 
-@lru_cache(maxsize=16_384)
 def resolve(path: bytes) -> Target:
     """
     Find what a path names, from its bytes as sent.
@@ -76,6 +77,10 @@ def resolve(path: bytes) -> Target:
         NameInvalid, BucketInvalid: Nothing can be called this.
         RouteNotFound: Nothing is there.
     """
+    return _remembered(path) if len(path) <= _REMEMBERED_BYTES_MAX else _resolve(path)
+
+
+def _resolve(path: bytes) -> Target:
     if path.startswith(STREAM_PREFIX):
         return Target(Resource.STREAM, _base_key(path))
     if path == b"*":
@@ -87,6 +92,9 @@ def resolve(path: bytes) -> Target:
     if segments[0] in _NOT_BUCKETS or path[:1] != b"/":
         raise RouteNotFound
     return _bucketed(segments)
+
+
+_remembered: Final = lru_cache(maxsize=16_384)(_resolve)
 
 
 def _bucketed(segments: list[str]) -> Target:

@@ -147,10 +147,14 @@ class Upload:
         spool, self._spool = self._spool, None
         if spool is None:
             return
-        # What cannot be removed now, also because the server stops, is removed at the next start.
-        with suppress(RuntimeError):
+        try:
             job = self._loop.run_in_executor(self._engine.blob_threads, spool.discard)
+            # What cannot be removed now is removed at the next start.
             job.add_done_callback(lambda done: done.exception())
+        except RuntimeError:
+            # The server stops, and its threads have ended.
+            with suppress(OSError):
+                spool.discard()
 
 
 def _why(error: Exception) -> Refusal:

@@ -44,7 +44,9 @@ class Blobs:
         with suppress(FileNotFoundError):
             for path in self._directory.iterdir():
                 if _NAME.fullmatch(path.name) and not known(int(path.name)):
-                    path.unlink()
+                    # One that cannot be removed takes room, and harms nothing else.
+                    with suppress(OSError):
+                        path.unlink()
 
     def spool(self, snapshot_id: int) -> "BlobSpool":
         return BlobSpool(self._directory, self._path(snapshot_id))

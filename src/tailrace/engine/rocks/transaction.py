@@ -91,13 +91,17 @@ class RocksTransaction(Transaction):
         self._put(NEXT_ID, ID.pack(until))
 
     def reclaim(self, garbage: Garbage) -> None:
-        first = PAIR.pack(garbage.id, 0)
-        if garbage.until is None:
-            end = ID.pack(garbage.id + 1)
-            self.batch.delete(ID.pack(garbage.id), self._handles["snapshots"])
+        if garbage.until is not None:
+            # Not from 0: what was deleted before would be walked through again, each time.
+            first = self._store.cut(garbage.id, garbage.until - garbage.bytes)
+            end = self._store.cut(garbage.id, garbage.until)
+            keys = (PAIR.pack(garbage.id, first), PAIR.pack(garbage.id, end))
+            self._delete_records(*keys, garbage.bytes)
         else:
-            end = PAIR.pack(garbage.id, self._store.cut(garbage.id, garbage.until))
-        self._delete_records(first, end, garbage.bytes)
+            self.batch.delete(ID.pack(garbage.id), self._handles["snapshots"])
+            if not garbage.file:
+                keys = (ID.pack(garbage.id), ID.pack(garbage.id + 1))
+                self._delete_records(*keys, garbage.bytes)
         self.batch.delete(_garbage_key(garbage), self._handles["garbage"])
 
     def _delete_records(self, first: bytes, end: bytes, size: int) -> None:

@@ -59,6 +59,8 @@ class Connection(RequestReader, asyncio.Protocol):
         self._closing = False
         self._eof = False
         self._reading = True
+        # A client waits to be told to go on, behind others that are not answered yet.
+        self._continue_owed = False
         # Not reading, because a body has nowhere to go yet.
         self._held = False
 
@@ -87,7 +89,7 @@ class Connection(RequestReader, asyncio.Protocol):
         """A client that half-closes still gets the answer to what it sent, unless it only waits."""
         self._eof = True
         if self._waiting is not None:
-            return False
+            return not self._waiting.endless
         if self._live is not None:
             return self._live.live is not None and not self._live.live.endless
         return self._current is not None or bool(self._queue)
@@ -130,7 +132,7 @@ class Connection(RequestReader, asyncio.Protocol):
             int(headers.get(b"content-length", b"0")) > EARLY_BYTES_MIN
         )
         first = self._current is None and not self._queue
-        sink = self._service.receive(head, early=first and (large or b"expect" in headers))
+        sink = self._service.receive(head, first=first, large=large or b"expect" in headers)
         if sink is not None:
             sink.drained = self._sink_drained
         return sink
@@ -146,9 +148,12 @@ class Connection(RequestReader, asyncio.Protocol):
 
     def expects_continue(self) -> None:
         """The client waits for a word before it sends the body; not amid another answer."""
-        first = self._current is None and not self._queue
-        if self._transport is not None and first and self._parser.get_http_version() != "1.0":
+        if self._transport is None or self._parser.get_http_version() == "1.0":
+            return
+        if self._current is None and not self._queue:
             self._transport.write(CONTINUE)
+        else:
+            self._continue_owed = True
 
     # -- requests and answers ----------------------------------------------------------------
 
@@ -215,7 +220,7 @@ class Connection(RequestReader, asyncio.Protocol):
             return
         if parsed.close:
             self._hang_up()
-        elif self._queue or self._refusal is not None or not self._reading:
+        elif self._queue or self._refusal is not None or not self._reading or self._continue_owed:
             # Not from here: a run of pipelined requests must not become a run of stack frames.
             self._server.loop.call_soon(self._next)
 
@@ -225,6 +230,9 @@ class Connection(RequestReader, asyncio.Protocol):
             return
         if self._queue:
             self._serve(self._queue.popleft())
+        elif self._continue_owed and self._refusal is None:
+            self._continue_owed = False
+            self._transport.write(CONTINUE)
         elif self._refusal is not None and not self._closing:
             self._refuse(self._refusal)
         elif not self._reading and not self._closing:

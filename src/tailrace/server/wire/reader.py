@@ -147,7 +147,10 @@ class RequestReader(ABC):
         self._headers_count = self._trailers_bytes = self._body_bytes = 0
         self._repeated, self._carried = self._carried, None
         self._pieces = None
-        self._sink = None
+        if self._sink is not None:
+            # Its request was refused before it was complete.
+            self._sink.cancel()
+            self._sink = None
         self._arriving = True
         self._in_head = True
         self._since = self._server.now
