@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.engine import sweep
+from tailrace.engine.base import Garbage, Transaction
 from tailrace.engine.core import Outcome
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import Append, Create, Delete
@@ -165,3 +166,71 @@ def test_closing_in_the_middle_of_a_compaction(
         world.reopen()
         assert world.read(b"kept") == (b"kept" * 1000 + b"!", Offset(2, 4001))
         world.append(b"kept", b"!")
+
+
+def test_reclaiming_waits_for_a_batch_and_not_for_a_quiet_moment(held: Held) -> None:
+    """
+    Goal: on a slow disk with constant load there is always a batch under way, and still room is
+    given back.
+
+    Method: look while one is under way, never look again, and let it pass.
+    """
+    world, disk = held
+    world.create(b"old", body=b"x" * 100)
+    world.create(b"busy")
+    world.delete(b"old")
+    world.settle()
+    world.engine._sweeper._timer.cancel()
+    disk.gate.clear()
+    world.submit(b"busy", Append(b"x", TEXT))
+    world.until(lambda: world.engine.commit.syncing is not None)
+    world.engine._sweeper._sweep()
+    world.engine._sweeper._timer.cancel()
+    assert world.store.garbage(9) != []
+    disk.gate.set()
+    world.until(lambda: not world.store.garbage(9))
+
+
+def test_what_expires_all_the_time_does_not_keep_the_rest_from_being_reclaimed(
+    world: World,
+) -> None:
+    """One look does both: it ends what is over, and reclaims what ended before."""
+    world.create(b"old", body=b"x" * 100)
+    world.delete(b"old")
+    world.create(b"brief", ttl_s=1)
+    world.settle()
+    world.engine._sweeper._timer.cancel()
+    world.until(lambda: not world.engine._sweeper.busy)
+    world.now += 1000
+    before = [entry.id for entry in world.store.garbage(9)]
+    world.engine._sweeper._sweep()
+    world.engine._sweeper._timer.cancel()
+    world.settle()
+    assert not {entry.id for entry in world.store.garbage(9)} & set(before)
+    assert world.store.load(b"brief") is None
+
+
+def test_one_that_cannot_be_reclaimed_does_not_keep_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damage to one stream concerns that one: it stays where it is, until a restart."""
+    first = world.create(b"damaged", body=b"x").id
+    world.create(b"other", body=b"x")
+    kind = type(world.store.begin())
+    reclaim = kind.reclaim
+
+    def reclaims(self: Transaction, garbage: Garbage) -> None:
+        if garbage.id == first:
+            raise OSError("a block cannot be read")
+        reclaim(self, garbage)
+
+    monkeypatch.setattr(kind, "reclaim", reclaims)
+    world.run(_quietly())
+    world.delete(b"damaged")
+    world.delete(b"other")
+    world.until(lambda: [entry.id for entry in world.store.garbage(9)] == [first])
+
+
+async def _quietly() -> None:
+    """What the loop is told of is expected here."""
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)

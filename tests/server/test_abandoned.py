@@ -1,0 +1,140 @@
+"""Answers whose client is gone: nothing goes on for them, and nothing is held."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace.server import bootstrap
+from tailrace.server.asgi import TailraceApp, create_app
+from tailrace.server.settings import Settings
+
+MIB = 1 << 20
+TEXT = [(b"content-type", b"text/plain")]
+OFFSET = f"{1:016d}_{MIB:016d}"
+
+Message = MutableMapping[str, Any]
+
+
+class Mounted:
+    """The app, called as a server would call it."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.app: TailraceApp = create_app(Settings(data_dir=data_dir))
+
+    def start(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        send: Callable[[Message], Awaitable[None]] | None = None,
+    ) -> asyncio.Task[None]:
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Message:
+            if messages:
+                return messages.pop()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def ignore(_message: Message) -> None: ...
+
+        scope = {
+            "type": "http", "method": method, "path": path, "raw_path": path.encode(),
+            "root_path": "", "scheme": "http", "query_string": b"",
+            "headers": [(b"host", b"test"), *TEXT],
+        }  # fmt: skip
+        return asyncio.ensure_future(self.app(scope, receive, send or ignore))
+
+    @property
+    def held(self) -> dict[int, list[int]]:
+        assert self.app._service is not None
+        return self.app._service.engine.pins._held
+
+    @property
+    def at_work(self) -> int:
+        assert self.app._service is not None
+        return len(self.app._service._tasks)
+
+    async def fill(self) -> None:
+        """A stream of some slices, and a snapshot of some chunks after its first message."""
+        await self.start("PUT", "/bucket")
+        await self.start("PUT", "/bucket/s", b"x" * MIB)
+        await self.start("PUT", f"/bucket/s/snapshot/{OFFSET}", b"s" * 3 * MIB)
+        for _ in range(4):
+            await self.start("POST", "/bucket/s", b"y" * MIB)
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 - there is nothing else to wait for
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 5, 20])
+def test_a_bootstrap_that_is_given_up_holds_nothing(tmp_path: Path, turns: int) -> None:
+    """However far it had come: searched, about to be sent, or being sent."""
+
+    async def run() -> None:
+        mounted = Mounted(tmp_path / "data")
+        await mounted.fill()
+        work = mounted.start("GET", "/bucket/s/bootstrap")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        await _until(lambda: not mounted.held and not mounted.at_work)
+        await mounted.app.close()
+
+    asyncio.run(run())
+
+
+def test_a_bootstrap_whose_client_does_not_read_holds_it_until_it_goes(tmp_path: Path) -> None:
+    async def run() -> None:
+        mounted = Mounted(tmp_path / "data")
+        await mounted.fill()
+        stuck = asyncio.Event()
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                stuck.set()
+                await asyncio.Event().wait()
+
+        work = mounted.start("GET", "/bucket/s/bootstrap", send=send)
+        await stuck.wait()
+        assert mounted.held
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        await _until(lambda: not mounted.held and not mounted.at_work)
+        await mounted.app.close()
+
+    asyncio.run(run())
+
+
+def test_the_end_of_the_server_ends_what_is_still_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that would go on for ever does not meet a store that is closed."""
+
+    async def run() -> None:
+        mounted = Mounted(tmp_path / "data")
+        await mounted.fill()
+        # Nothing is ever absent: the search begins again and again.
+        monkeypatch.setattr(bootstrap, "_new_boundary", lambda: b"yyyyyyyy")
+        work = mounted.start("GET", "/bucket/s/bootstrap")
+        await _until(lambda: mounted.at_work == 1)
+        problems: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: problems.append(what))
+        await mounted.app.close()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert problems == []
+
+    asyncio.run(run())

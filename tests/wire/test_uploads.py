@@ -1,0 +1,94 @@
+"""Snapshots among other requests on one connection."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.http import format_request
+from tests.support.publishing import (
+    CHUNK_BYTES,
+    new_stream,
+    offset,
+    publish,
+    snapshot_files,
+    wait_for_files,
+)
+from tests.support.streams import Api
+
+HOST = "test"
+
+
+@pytest.fixture
+def path(api: Api) -> str:
+    return new_stream(api, "text/plain", b"abc")
+
+
+def chunked(path: str, body: bytes, trailers: int = 0) -> bytes:
+    """An upload without a known length."""
+    head = f"PUT {path}/snapshot/{offset(1, 3)} HTTP/1.1\r\nHost: {HOST}\r\n"
+    head += "Transfer-Encoding: chunked\r\n\r\n"
+    fields = "".join(f"X-{at}: x\r\n" for at in range(trailers)).encode()
+    return head.encode() + b"%x\r\n%b\r\n0\r\n%b\r\n" % (len(body), body, fields)
+
+
+def test_an_upload_that_is_refused_at_its_very_end_leaves_nothing(api: Api, path: str) -> None:
+    """
+    Goal: no file stays open or on disk, whatever came behind it.
+
+    Method: too many trailers after a large body, and the next request in the same packet.
+    """
+    before = snapshot_files(api)
+    following = format_request("GET", path, host=HOST)
+    for _ in range(3):
+        with api.connect() as connection:
+            raw = chunked(path, b"x" * (CHUNK_BYTES + 7), trailers=120)
+            connection.send(raw + following)
+            assert connection.read_response().status == 431
+    wait_for_files(api, before, 0)
+
+
+def test_a_refused_upload_behind_a_request_that_waits_leaves_nothing(api: Api, path: str) -> None:
+    before = snapshot_files(api)
+    poll = format_request("GET", f"{path}?offset={offset(1, 3)}&live=long-poll", host=HOST)
+    following = format_request("GET", path, host=HOST)
+    raw = poll + chunked(path, b"x" * (CHUNK_BYTES + 7), trailers=120) + following
+    with api.connect() as connection:
+        connection.send(raw)
+        assert connection.read_response().status == 204
+        assert connection.read_response().status == 431
+    wait_for_files(api, before, 0)
+
+
+def test_a_stream_that_is_made_anew_and_its_snapshot_in_one_go(api: Api, path: str) -> None:
+    """Requests of one connection are served in order: the snapshot is of the new stream."""
+    parts = (
+        format_request("DELETE", path, host=HOST),
+        format_request("PUT", path, {"Content-Type": "text/plain"}, b"xyz", host=HOST),
+        format_request("PUT", f"{path}/snapshot/{offset(1, 3)}", (), b"state", host=HOST),
+    )
+    with api.connect() as connection:
+        connection.send(b"".join(parts))
+        assert [connection.read_response().status for _ in parts] == [204, 201, 204]
+    assert api.head(path).headers["stream-snapshot-offset"] == offset(1, 3)
+
+
+def test_a_client_that_expects_100_behind_another_request_gets_it_in_its_turn(
+    api: Api, path: str
+) -> None:
+    """RFC 9110, 10.1.1: a server that got the head must send 100 or a final status."""
+    append = format_request("POST", path, {"Content-Type": "text/plain"}, b"x", host=HOST)
+    headers = {"Expect": "100-continue", "Content-Length": "5"}
+    head = format_request("PUT", f"{path}/snapshot/{offset(1, 3)}", headers, host=HOST)
+    with api.connect() as connection:
+        connection.send(append + head)
+        assert connection.read_response().status == 204
+        assert connection.read_head().status == 100
+        connection.send(b"state")
+        assert connection.read_response().status == 204
+
+
+def test_publishing_twice_on_one_connection(api: Api, path: str) -> None:
+    publish(api, path, offset(1, 3), b"state")
+    tail = api.append(path, b"def")
+    publish(api, path, tail, b"later")
+    assert api.head(path).headers["stream-snapshot-offset"] == tail
