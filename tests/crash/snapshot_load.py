@@ -279,8 +279,10 @@ class Uploads(Link):
                         return None
                     self._whole(sent)
                 connection.send(content[at : at + PIECE_BYTES])
-                if large and at >= len(content) // 2:
-                    self._snapshots.reached(Moment.HALF)
+                half = len(content) // 2 <= at < len(content) - PIECE_BYTES
+                if large and half and self._snapshots.reached(Moment.HALF):
+                    # It was killed meanwhile: the rest cannot be sent.
+                    raise ConnectionResetError
             self._whole(sent)
             phase = "sent"
             if large:
@@ -482,6 +484,7 @@ class SnapshotLoad(Load):
         self.leftovers = 0
         self._awaited = Moment.ANY
         self._reached = threading.Event()
+        self._killed = threading.Event()
 
     def prepare(self, url: str) -> None:
         """Make the shared streams, before anything can go wrong."""
@@ -492,10 +495,13 @@ class SnapshotLoad(Load):
                 headers = {"Content-Type": JSON if feed.json else OCTETS}
                 assert connection.request("PUT", feed.path, headers).status == 201
 
-    def reached(self, moment: Moment) -> None:
-        """A client is at a moment at which the server may be killed."""
-        if moment is self._awaited:
-            self._reached.set()
+    def reached(self, moment: Moment) -> bool:
+        """A client is at a moment at which the server may be killed; whether it was."""
+        if moment is not self._awaited:
+            return False
+        self._reached.set()
+        # Half of it stays half of it: the client waits, or the rest would be sent in no time.
+        return moment is Moment.HALF and self._killed.wait(HANG_S)
 
     def kill_at(self, server: BaseServerProcess, moment: Moment, seconds: float) -> None:
         """Let all clients work for a while, and kill the server at the next such moment."""
@@ -504,12 +510,14 @@ class SnapshotLoad(Load):
         def end() -> None:
             time.sleep(seconds)
             self._reached.clear()
+            self._killed.clear()
             self._awaited = moment
             if moment is not Moment.ANY:
                 assert self._reached.wait(HANG_S), f"it never came: {moment.value}"
             self.ending.set()
             server.kill()
             self._awaited = Moment.ANY
+            self._killed.set()
 
         self.run(server.url, end)
         self.kills_amid_uploads += self.interrupted.total() > before
@@ -629,7 +637,7 @@ class SnapshotLoad(Load):
         """What is superseded or deleted goes away, and what is visible stays."""
         visible = sorted(self._visible_files())
         files = data_dir / "snapshots"
-        wait_until(lambda: len(list(files.iterdir())) <= len(visible))
+        wait_until(lambda: len(list(files.glob("*"))) <= len(visible))
         assert sorted(stored_files(data_dir)) == visible
 
     def _visible_files(self) -> set[bytes]:

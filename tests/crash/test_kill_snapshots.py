@@ -19,8 +19,8 @@ from tests.support.server import ServerProcess
 from tests.support.together import HANG_S
 from tests.support.uneven_disk import UnevenDiskServer
 
-# Of each kind of server; of each moment some.
-KILLS = int(os.environ.get("TAILRACE_TEST_KILLS", "8"))
+# Of each kind of server; of each moment at least one.
+KILLS = max(len(Moment), int(os.environ.get("TAILRACE_TEST_KILLS", "8")))
 
 KINDS = {"disk": ServerProcess, "uneven-disk": UnevenDiskServer, "always-sweeping": SweepingServer}
 

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from tailrace.engine.core import Engine
+from tailrace.engine.errors import StorageDamaged
 from tailrace.protocol.cursor import parse_cursor
 from tailrace.protocol.errors import HeaderInvalid, NameInvalid, QueryInvalid, Refusal
 from tailrace.protocol.names import RESERVED
@@ -170,6 +171,8 @@ class Service:
     def _refuse(self, request: Request, refusal: Refusal, reply: Reply) -> None:
         if request.sink is not None:
             request.sink.cancel()
+        if isinstance(refusal, StorageDamaged):
+            log.error("stored data cannot be read: check the disk", detail=refusal.detail)
         reply(problem(refusal, body=request.method != "HEAD"))
 
     async def close(self) -> None:
