@@ -198,6 +198,13 @@ class Engine:
         commit.open.replies.append((reply, (verdict, stream.state)))
         commit.schedule()
 
+    def check_room(self, size: int) -> None:
+        """Raises DiskFull if there is no room for so much."""
+        if size > self._room:
+            self.measure_room()
+            if size > self._room:
+                raise DiskFull
+
     def take_room(self, size: int) -> None:
         """
         Count what is about to be stored.
@@ -205,10 +212,7 @@ class Engine:
         Raises:
             DiskFull: There is no room for it.
         """
-        if size > self._room:
-            self.measure_room()
-            if size > self._room:
-                raise DiskFull
+        self.check_room(size)
         # Once in the log, and once more when it is flushed.
         self._room -= 2 * size + RECORD_BYTES_ABOUT
 

@@ -64,8 +64,11 @@ class Snapshots:
             Refusal: As for `publish`.
         """
         length = request.headers.get(b"content-length", b"")
-        if length.isdigit() and int(length) > self._bytes_max:
-            raise SnapshotTooLarge(self._bytes_max)
+        if length.isdigit():
+            if int(length) > self._bytes_max:
+                raise SnapshotTooLarge(self._bytes_max)
+            # Not when it has taken the room that others need.
+            self._engine.check_room(int(length))
         _content_type(request)
         self._locate(self._engine.find(key), parse_offset(token))
 

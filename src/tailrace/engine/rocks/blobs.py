@@ -123,7 +123,9 @@ class BlobSpool(Spool):
                 os.close(entry)
 
     def discard(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-        self._path.unlink(missing_ok=True)
+        file, self._file = self._file, None
+        try:
+            if file is not None:
+                os.close(file)
+        finally:
+            self._path.unlink(missing_ok=True)
