@@ -90,9 +90,14 @@ def bootstrap(world: World) -> tuple[bytes, list[bytes]]:
 
 
 def publish(world: World, at: Offset, body: bytes) -> None:
-    request = Request("PUT", b"/", b"", {}, body)
-    snapshots = Snapshots(world.engine, 1 << 30)
-    assert world.run(snapshots.publish(request, KEY, at.token())).status == 204
+    async def published() -> int:
+        request = Request("PUT", b"/", b"", {}, b"")
+        snapshots = Snapshots(world.engine, 1 << 30)
+        request.sink = snapshots.upload(KEY, first=True)
+        request.sink.write(body)
+        return (await snapshots.publish(request, KEY, at.token())).status
+
+    assert world.run(published()) == 204
 
 
 def boundary_with(world: World, token: str, monkeypatch: pytest.MonkeyPatch) -> bytes:

@@ -222,9 +222,8 @@ class TestStreamId:
     def test_a_line_end_is_a_character_like_others(self, api: Api, stream: str) -> None:
         bucket = api.new_bucket()
         response = api.request("PUT", at(api, bucket, "/" + stream), TEXT, b"x")
-        if api.server.base_path:
-            # The router in front of us has its own difficulties: no other stream is meant then.
-            assert response.status in (400, 404)
+        if response.status == 404 and api.server.base_path:
+            # The router in front of us does not find some of these: no other stream is meant then.
             assert listed(api, bucket) == []
         else:
             assert response.status == 201
