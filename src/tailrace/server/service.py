@@ -30,17 +30,20 @@ from tailrace.server.settings import Settings
 from tailrace.server.snapshots import Snapshots
 from tailrace.server.target import (
     READ_QUERY,
+    SHORT_BYTES_MAX,
     STREAM_PREFIX,
     Resource,
     Target,
     parse_query,
     resolve,
+    resolve_short,
 )
 from tailrace.server.writes import Writes
 
 __all__ = ["Service", "clock_ms"]
 
 _STREAM_METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
+_STREAM: Final = Resource.STREAM
 _WRITES: Final = ("PUT", "POST", "DELETE")
 _SINGLE_HEADERS: Final = frozenset(
     (
@@ -121,8 +124,9 @@ class Service:
         try:
             if request.repeated is not None:
                 _check_single(request.repeated)
-            target = resolve(request.path)
-            if target.resource is Resource.STREAM:
+            path = request.path
+            target = resolve_short(path) if len(path) <= SHORT_BYTES_MAX else resolve(path)
+            if target.resource is _STREAM:
                 if request.method == "POST":
                     self._writes.append(request, target.key, reply)
                     return None

@@ -27,18 +27,19 @@ from tailrace.server.errors import RouteNotFound
 __all__ = [
     "LISTING_QUERY",
     "READ_QUERY",
+    "SHORT_BYTES_MAX",
     "STREAM_PREFIX",
     "Resource",
     "Target",
     "parse_query",
     "resolve",
+    "resolve_short",
 ]
 
 STREAM_PREFIX: Final = b"/v1/stream/"
 # First segments that are not buckets: an id has four characters at least.
 _NOT_BUCKETS: Final = ("v1", "")
-# Longer ones are looked at each time: clients can make up as many as they like.
-_REMEMBERED_BYTES_MAX: Final = 512
+SHORT_BYTES_MAX: Final = 512
 _QUERY_FIELDS_MAX: Final = 64
 
 READ_QUERY: Final = ("offset", "live", "cursor")
@@ -77,10 +78,6 @@ def resolve(path: bytes) -> Target:
         NameInvalid, BucketInvalid: Nothing can be called this.
         RouteNotFound: Nothing is there.
     """
-    return _remembered(path) if len(path) <= _REMEMBERED_BYTES_MAX else _resolve(path)
-
-
-def _resolve(path: bytes) -> Target:
     if path.startswith(STREAM_PREFIX):
         return Target(Resource.STREAM, _base_key(path))
     if path == b"*":
@@ -94,7 +91,8 @@ def _resolve(path: bytes) -> Target:
     return _bucketed(segments)
 
 
-_remembered: Final = lru_cache(maxsize=16_384)(_resolve)
+resolve_short: Final = lru_cache(maxsize=16_384)(resolve)
+"""The same for a path of up to `SHORT_BYTES_MAX`, remembered: clients can make up long ones."""
 
 
 def _bucketed(segments: list[str]) -> Target:

@@ -24,7 +24,7 @@ __all__ = ["Upload", "Uploaded"]
 
 INLINE_BYTES_MAX: Final = 256 << 10
 """Up to this size a snapshot goes through the log, and shares its fsync with everything else."""
-PACE: Final = 1.0
+PACE: Final = 3.0
 """Beside others that write, an upload pauses after each chunk for this share of its time."""
 
 log = structlog.get_logger("tailrace")

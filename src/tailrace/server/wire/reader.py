@@ -203,36 +203,31 @@ class RequestReader(ABC):
         elif headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             self._refusal = TransferCodingUnknown()
         else:
-            if not self._url.startswith(STREAM_PREFIX):
-                self._find_sink()
-            self._expect_body()
+            if not self._url.startswith(STREAM_PREFIX) and not self._find_sink():
+                return
+            if (
+                b"content-length" in headers
+                and self._sink is None
+                and int(headers[b"content-length"]) > self._body_bytes_max
+            ):
+                self._refusal = BodyTooLarge(self._body_bytes_max)
+            elif b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
+                self.expects_continue()
 
-    def _find_sink(self) -> None:
-        """Ask where the body is to go; on the base surface they are all collected."""
-        method = self._parser.get_method()
-        if method != b"PUT":
-            return
+    def _find_sink(self) -> bool:
+        """Ask where the body is to go; false if it need not be sent."""
+        if self._parser.get_method() != b"PUT":
+            return True
         try:
             path, query = _split_target(self._url)
             self._sink = self.begins(ParsedRequest("PUT", path, query, self._headers, b""))
         except Refusal as refusal:
             self._refusal = refusal
+            return False
         except httptools.HttpParserError:
             # It is told when the request is complete.
-            return
-
-    def _expect_body(self) -> None:
-        headers = self._headers
-        if self._refusal is not None:
-            return
-        if (
-            self._sink is None
-            and b"content-length" in headers
-            and (int(headers[b"content-length"]) > self._body_bytes_max)
-        ):
-            self._refusal = BodyTooLarge(self._body_bytes_max)
-        elif b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
-            self.expects_continue()
+            return True
+        return True
 
     def on_body(self, body: bytes) -> None:
         if self._refusal is not None:
@@ -265,11 +260,16 @@ class RequestReader(ABC):
         parser = self._parser
         if self._refusal is not None or parser.should_upgrade():
             return
-        try:
-            path, query = _split_target(self._url)
-        except httptools.HttpParserError as error:
-            self._refusal = MalformedRequest(f"not a valid request target: {error}")
-            return
+        url = self._url
+        if url[:1] == b"/":
+            # Nearly always: not worth a call.
+            path, _, query = url.partition(b"?")
+        else:
+            try:
+                path, query = _split_target(url)
+            except httptools.HttpParserError as error:
+                self._refusal = MalformedRequest(f"not a valid request target: {error}")
+                return
         method = parser.get_method()
         body = self._body
         if self._pieces is not None:
@@ -290,8 +290,9 @@ class RequestReader(ABC):
                 self._refusal = MalformedRequest(f"HTTP/{version} is not spoken here, use 1.1")
                 return
         parsed.repeated = self._repeated
-        # From now on the request's.
-        parsed.sink, self._sink = self._sink, None
+        if self._sink is not None:
+            # From now on the request's.
+            parsed.sink, self._sink = self._sink, None
         self.arrived(parsed)
 
 
