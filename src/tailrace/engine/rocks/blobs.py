@@ -26,7 +26,7 @@ from tailrace.protocol.state import Snapshot
 
 __all__ = ["Blobs"]
 
-SYNC_BYTES: Final = 2 << 20
+SYNC_BYTES: Final = 1 << 20
 """So much is synced at a time: the log's fsync waits behind what this one writes."""
 # Of 64 bits, so that anything above is nothing that we wrote.
 _NAME: Final = re.compile(r"0[0-9]{19}", re.ASCII)
