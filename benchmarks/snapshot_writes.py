@@ -1,6 +1,6 @@
 """Where should a large snapshot be written, so that appends do not wait for it?
 
-    python -m benchmarks.snapshot_writes [DIRECTORY]
+    python -m benchmarks.snapshot_writes [DIRECTORY [CHUNKS_A_SECOND]]
 
 Batches of 32 appends of 240 bytes go through RocksDB, each fsynced, as fast as
 they can, while a thread writes 1 GiB in chunks of 1 MiB: into a column family
@@ -29,7 +29,7 @@ from tailrace.engine.rocks.options import family_options
 
 CHUNK = random.Random(1).randbytes(1 << 20)
 CHUNKS = 1024
-PACE = 150
+PACE = int(sys.argv[2]) if len(sys.argv) > 2 else 150
 """Chunks a second, at most: about as many as a server takes beside appends."""
 ALONE_SECONDS = 5.0
 
