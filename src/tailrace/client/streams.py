@@ -1,0 +1,386 @@
+"""
+Every operation on a stream, as a flow (§5).
+
+Both shells take their methods from here, so their signatures, their docs and what they do are the
+same.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlencode
+
+from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
+from tailrace.client.flow import (
+    Answer,
+    Body,
+    Call,
+    Flow,
+    Give,
+    Piece,
+    Retry,
+    Send,
+    Value,
+    Wait,
+    expect,
+    refused,
+)
+from tailrace.client.items import Items
+from tailrace.client.sse import EventParser
+from tailrace.client.values import Appended, Chunk, Created, Head
+
+__all__ = ["Options", "StreamFlows", "Text"]
+
+Text: TypeAlias = str | Callable[[], Any]
+"""A header or a parameter: a text, or something to call for it before each request."""
+
+DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
+BEGINNING: Final = "-1"
+_JSON: Final = "application/json"
+_CATCH_UP: Final = "catch-up"
+_SSE: Final = "sse"
+_LONG_POLL: Final = "long-poll"
+_PASSING: Final = frozenset((429, 500, 502, 503, 504))
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What goes with every request."""
+
+    headers: Mapping[str, Text] = field(default_factory=dict)
+    params: Mapping[str, Text] = field(default_factory=dict)
+    retry: Retry = field(default_factory=Retry)
+    live_idle_s: float = 75.0
+    """A live read on which nothing comes for this long, not even a heartbeat, is given up."""
+
+
+class StreamFlows:
+    """One stream at its URL."""
+
+    def __init__(self, url: str, options: Options) -> None:
+        self.url = url
+        self._options = options
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def create(
+        self,
+        content_type: str | None = None,
+        *,
+        body: bytes = b"",
+        ttl_s: int | None = None,
+        expires_at: str | None = None,
+        closed: bool = False,
+    ) -> Flow[Created]:
+        """
+        Create the stream, perhaps with first content; no error if it exists just so.
+
+        Raises:
+            Conflict: It exists with another type, life or closure.
+            NotFound: Its bucket does not exist.
+        """
+        headers = {"content-type": content_type} if content_type else {}
+        if ttl_s is not None:
+            headers["stream-ttl"] = str(ttl_s)
+        if expires_at is not None:
+            headers["stream-expires-at"] = expires_at
+        if closed:
+            headers["stream-closed"] = "true"
+        call = yield from self._call("PUT", headers=headers, body=body)
+        answer = yield from expect(call, self._options.retry, 200, 201)
+        yield Body()
+        return Created(
+            new=answer.status == 201,
+            content_type=answer.headers.get("content-type", content_type or DEFAULT_CONTENT_TYPE),
+            next_offset=_next_offset(answer),
+            closed=_is_true(answer, "stream-closed"),
+        )
+
+    def append(
+        self,
+        data: bytes,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        *,
+        seq: str | None = None,
+        close: bool = False,
+    ) -> Flow[Appended]:
+        """
+        Append bytes, in one step with closing the stream if asked.
+
+        Not repeated when it is unknown whether it was stored: `Producer` is for that.
+
+        Raises:
+            StreamClosed, Conflict, NotFound: It cannot be appended.
+            Unreachable, ServerFailed: It may have been stored, or not.
+        """
+        headers = {"content-type": content_type}
+        if seq is not None:
+            headers["stream-seq"] = seq
+        if close:
+            headers["stream-closed"] = "true"
+        call = yield from self._call("POST", headers=headers, body=data, safe=False)
+        answer = yield from expect(call, self._options.retry, 200, 204)
+        yield Body()
+        return Appended(_next_offset(answer), _is_true(answer, "stream-closed"))
+
+    def append_json(self, *items: object, close: bool = False) -> Flow[Appended]:
+        """
+        Append values to a stream of JSON, a message each, in one step.
+
+        Raises:
+            As `append` does.
+        """
+        body = json.dumps(items, ensure_ascii=False, separators=(",", ":")).encode()
+        return (yield from self.append(body, _JSON, close=close))
+
+    def close(self) -> Flow[Appended]:
+        """Close the stream: nothing more can be appended. No error if it is closed already."""
+        call = yield from self._call("POST", headers={"stream-closed": "true"})
+        answer = yield from expect(call, self._options.retry, 200, 204)
+        yield Body()
+        return Appended(_next_offset(answer), closed=True)
+
+    def delete(self) -> Flow[None]:
+        """
+        Delete the stream and all its data.
+
+        Raises:
+            NotFound: There is none.
+        """
+        call = yield from self._call("DELETE")
+        tried = False
+        retry = self._options.retry
+        attempt = 1
+        while True:
+            try:
+                answer = yield Send(call)
+                if answer.status in (200, 202, 204) or (answer.status == 404 and tried):
+                    # A 404 to the second try: the first one was carried out.
+                    yield Body()
+                    return
+                if (answer.status < 500 and answer.status != 429) or attempt >= retry.attempts_max:
+                    raise (yield from refused(answer))
+                headers = answer.headers
+            except Unreachable as error:
+                if attempt >= retry.attempts_max:
+                    raise
+                tried = tried or error.sent
+                headers = {}
+            yield Wait(retry.pause_s(attempt, headers))
+            attempt += 1
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def head(self) -> Flow[Head]:
+        """
+        What the stream is, without reading it.
+
+        Raises:
+            NotFound: There is none.
+        """
+        call = yield from self._call("HEAD")
+        answer = yield from expect(call, self._options.retry, 200)
+        yield Body()
+        found = answer.headers
+        ttl = found.get("stream-ttl")
+        return Head(
+            content_type=found.get("content-type", DEFAULT_CONTENT_TYPE),
+            next_offset=_next_offset(answer),
+            closed=_is_true(answer, "stream-closed"),
+            ttl_s=int(ttl) if ttl and ttl.isdecimal() else None,
+            expires_at=found.get("stream-expires-at"),
+            snapshot_offset=found.get("stream-snapshot-offset"),
+            earliest_offset=found.get("stream-earliest-offset"),
+        )
+
+    def read(self, offset: str = BEGINNING) -> Items[Chunk]:
+        """
+        What is there from an offset on, up to the tail of now, chunk by chunk.
+
+        Raises:
+            NotFound, OffsetGone: It is not there, or not any more.
+        """
+        return Items(self._read(offset))
+
+    def tail(self, offset: str = BEGINNING) -> Items[Chunk]:
+        """
+        What is there from an offset on, and then whatever comes, until the stream is closed.
+
+        Goes on by itself across time-outs, restarts and lost connections, without a gap or a
+        repeat.
+
+        Raises:
+            NotFound, OffsetGone: It is not there, or not any more.
+            Unreachable, ServerFailed: More failures in a row than `Retry` allows.
+        """
+        return Items(self._tail(offset))
+
+    def _read(self, offset: str) -> Flow[None]:
+        while True:
+            call = yield from self._call("GET", {"offset": offset})
+            answer = yield from expect(call, self._options.retry, 200)
+            data = yield Body()
+            chunk = _chunk(answer, data)
+            if chunk.data or chunk.closed:
+                yield Give(chunk)
+            if chunk.up_to_date or chunk.closed:
+                return
+            if chunk.next_offset == offset:
+                raise AnswerInvalid(self.url, f"the read does not get past offset {offset}")
+            offset = chunk.next_offset
+
+    def _tail(self, offset: str) -> Flow[None]:
+        """Catch up by plain reads, then follow; begin again where it stopped, whatever happened."""
+        retry = self._options.retry
+        place = _Place(offset)
+        failures = 0
+        while not place.closed:
+            before = place.offset
+            headers: Mapping[str, str] = {}
+            try:
+                answer = yield from self._ask(place)
+                if answer.status in _PASSING:
+                    headers = answer.headers
+                    failures += 1
+                    if failures >= retry.attempts_max:
+                        raise (yield from refused(answer))
+                else:
+                    yield from self._take(answer, place)
+                    failures = 0
+            except Unreachable:
+                # A reader that came further did not fail: its connection was recycled roughly.
+                failures = 1 if place.offset != before else failures + 1
+                if failures >= retry.attempts_max:
+                    raise
+            if failures:
+                yield Wait(retry.pause_s(failures, headers))
+
+    def _ask(self, place: "_Place") -> Flow[Answer]:
+        params = {"offset": place.offset}
+        if place.mode != _CATCH_UP:
+            params["live"] = place.mode
+        if place.cursor is not None:
+            params["cursor"] = place.cursor
+        accept = {"accept": "text/event-stream"} if place.mode == _SSE else {}
+        call = yield from self._call("GET", params, accept)
+        if place.mode != _CATCH_UP:
+            call = replace(call, idle_s=self._options.live_idle_s)
+        answer: Answer = yield Send(call)
+        return answer
+
+    def _take(self, answer: Answer, place: "_Place") -> Flow[None]:
+        """Hand out what an answer has, and note how far it got."""
+        if place.mode == _SSE:
+            is_sse = answer.headers.get("content-type", "").startswith("text/event-stream")
+            if answer.status == 200 and is_sse:
+                yield from self._follow(answer, place)
+                return
+            if answer.status not in (404, 410):
+                # A server, or a proxy before it, that cannot do it.
+                yield Body()
+                place.mode = _LONG_POLL
+                return
+        if answer.status not in (200, 204):
+            raise (yield from refused(answer))
+        data = yield Body()
+        chunk = _chunk(answer, data)
+        if place.mode == _CATCH_UP:
+            if chunk.up_to_date:
+                place.mode = _SSE
+            elif chunk.next_offset == place.offset:
+                raise AnswerInvalid(self.url, f"the read does not get past {place.offset}")
+        place.cursor = answer.headers.get("stream-cursor", place.cursor)
+        yield from place.reach(chunk)
+
+    def _follow(self, answer: Answer, place: "_Place") -> Flow[None]:
+        """Read events until the connection ends; data counts when its control event is there."""
+        binary = answer.headers.get("stream-sse-data-encoding", "").lower() == "base64"
+        parser = EventParser()
+        pending: list[bytes] = []
+        while piece := (yield Piece()):
+            for event in parser.feed(piece):
+                if event.name == "data":
+                    pending.append(base64.b64decode(event.data) if binary else event.data)
+                elif event.name == "control":
+                    control = _control(answer, event.data)
+                    if control.get("streamDeleted"):
+                        raise NotFound(404, self.url, None, "the stream was deleted")
+                    closed = bool(control.get("streamClosed"))
+                    up_to_date = closed or bool(control.get("upToDate"))
+                    place.cursor = control.get("streamCursor", place.cursor)
+                    offset = control["streamNextOffset"]
+                    chunk = Chunk(b"".join(pending), offset, up_to_date, closed)
+                    pending.clear()
+                    yield from place.reach(chunk)
+                    if closed:
+                        return
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def _call(
+        self,
+        method: str,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        body: bytes = b"",
+        safe: bool = True,
+    ) -> Flow[Call]:
+        """A request with the options of this client, those that are asked for each time asked."""
+        query = {**(yield from _texts(self._options.params)), **(params or {})}
+        sent = {**(yield from _texts(self._options.headers)), **(headers or {})}
+        url = f"{self.url}?{urlencode(query)}" if query else self.url
+        return Call(method, url, sent, body, safe)
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a reader is, and how it goes on."""
+
+    offset: str
+    mode: str = _CATCH_UP
+    cursor: str | None = None
+    closed: bool = False
+
+    def reach(self, chunk: Chunk) -> Flow[None]:
+        """Hand out a chunk; from then on it is behind us."""
+        self.offset = chunk.next_offset
+        self.closed = chunk.closed
+        if chunk.data or chunk.closed:
+            yield Give(chunk)
+
+
+def _control(answer: Answer, data: bytes) -> dict[str, Any]:
+    try:
+        control = json.loads(data)
+        control["streamNextOffset"]
+    except (ValueError, KeyError, TypeError):
+        raise AnswerInvalid(answer.url, "a control event without streamNextOffset") from None
+    fields: dict[str, Any] = control
+    return fields
+
+
+def _texts(values: Mapping[str, Text]) -> Flow[dict[str, str]]:
+    found = {}
+    for name, value in values.items():
+        found[name.lower()] = (yield Value(value)) if callable(value) else value
+    return found
+
+
+def _next_offset(answer: Answer) -> str:
+    try:
+        return answer.headers["stream-next-offset"]
+    except KeyError:
+        raise AnswerInvalid(answer.url, "the answer has no Stream-Next-Offset") from None
+
+
+def _is_true(answer: Answer, header: str) -> bool:
+    return answer.headers.get(header, "").lower() == "true"
+
+
+def _chunk(answer: Answer, data: bytes) -> Chunk:
+    closed = _is_true(answer, "stream-closed")
+    up_to_date = closed or _is_true(answer, "stream-up-to-date")
+    return Chunk(data, _next_offset(answer), up_to_date, closed)

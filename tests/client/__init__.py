@@ -1,0 +1,1 @@
+"""The client: its parser, its flow, and both shells against real servers."""

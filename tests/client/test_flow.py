@@ -1,0 +1,199 @@
+"""The flow alone, driven by hand: what is tried again, and what is not."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from email.utils import formatdate
+from time import time
+from typing import Any
+
+import pytest
+
+from tailrace.client.errors import (
+    Conflict,
+    NotFound,
+    OffsetGone,
+    ProducerFenced,
+    ProducerGap,
+    RateLimited,
+    Refused,
+    ServerFailed,
+    StreamClosed,
+    TailraceError,
+    TooLarge,
+    Unauthorized,
+    Unreachable,
+    refusal,
+)
+from tailrace.client.flow import Answer, Body, Call, Effect, Flow, Retry, Send, Wait, send
+from tailrace.client.streams import Options, StreamFlows
+
+URL = "http://server/v1/stream/s"
+CALM = Retry(attempts_max=4, first_s=1.0, longest_s=3.0, jitter=lambda: 1.0)
+
+
+def answer(status: int, **headers: str) -> Answer:
+    return Answer(status, {name.replace("_", "-"): value for name, value in headers.items()}, URL)
+
+
+def play(flow: Flow[Any], *outcomes: Answer | Unreachable) -> tuple[Any, list[Effect]]:
+    """Drive a flow with prepared outcomes of its requests; its result, or error, and effects."""
+    effects: list[Effect] = []
+    left = list(outcomes)
+    outcome: Any = None
+    try:
+        effect = flow.send(None)
+        while True:
+            effects.append(effect)
+            if isinstance(effect, Send):
+                outcome = left.pop(0)
+            elif isinstance(effect, Body):
+                outcome = b""
+            if isinstance(outcome, Unreachable):
+                error, outcome = outcome, None
+                effect = flow.throw(error)
+            else:
+                effect = flow.send(outcome)
+    except StopIteration as stop:
+        assert not left
+        return stop.value, effects
+    except TailraceError as error:
+        assert not left
+        return error, effects
+
+
+def waits(effects: list[Effect]) -> list[float]:
+    return [effect.seconds for effect in effects if isinstance(effect, Wait)]
+
+
+class TestRetries:
+    def test_pauses_grow_up_to_the_longest(self) -> None:
+        lost = Unreachable(URL, "lost")
+        result, effects = play(send(Call("GET", URL), CALM), lost, lost, lost, answer(200))
+        assert result.status == 200
+        assert waits(effects) == [1.0, 2.0, 3.0]
+
+    def test_after_the_last_attempt_the_error_is_the_callers(self) -> None:
+        lost = [Unreachable(URL, str(at)) for at in range(4)]
+        result, effects = play(send(Call("GET", URL), CALM), *lost)
+        assert result is lost[-1]
+        assert len(waits(effects)) == 3
+
+    @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+    def test_failures_that_pass_are_tried_again(self, status: int) -> None:
+        result, effects = play(send(Call("GET", URL), CALM), answer(status), answer(200))
+        assert result.status == 200
+        assert waits(effects) == [1.0]
+
+    @pytest.mark.parametrize("status", [200, 204, 304, 400, 403, 404, 409, 410, 413, 501])
+    def test_answers_are_not(self, status: int) -> None:
+        result, effects = play(send(Call("GET", URL), CALM), answer(status))
+        assert result.status == status
+        assert waits(effects) == []
+
+    def test_the_server_says_how_long_in_seconds(self) -> None:
+        failed = answer(503, retry_after="7")
+        _, effects = play(send(Call("GET", URL), CALM), failed, answer(200))
+        assert waits(effects) == [7.0]
+
+    def test_the_server_says_how_long_by_a_date(self) -> None:
+        failed = answer(503, retry_after=formatdate(time() + 60, usegmt=True))
+        _, effects = play(send(Call("GET", URL), CALM), failed, answer(200))
+        assert 30 < waits(effects)[0] <= 60
+
+    @pytest.mark.parametrize("value", ["soon", "-3", "1.5", "", "999999999999"])
+    def test_what_it_says_is_taken_with_care(self, value: str) -> None:
+        failed = answer(503, retry_after=value)
+        _, effects = play(send(Call("GET", URL), CALM), failed, answer(200))
+        assert waits(effects) == [300.0 if value.startswith("9") else 1.0]
+
+
+class TestWhatIsNotSafe:
+    """An append without a producer: stored twice would be worse than an error."""
+
+    CALL = Call("POST", URL, safe=False)
+
+    @pytest.mark.parametrize("status", [500, 502, 503, 504])
+    def test_a_failure_that_may_have_stored_it_is_not_tried_again(self, status: int) -> None:
+        result, _ = play(send(self.CALL, CALM), answer(status))
+        assert result.status == status
+
+    def test_a_lost_answer_is_not_tried_again(self) -> None:
+        lost = Unreachable(URL, "lost", sent=True)
+        assert play(send(self.CALL, CALM), lost)[0] is lost
+
+    def test_what_was_not_sent_is_tried_again(self) -> None:
+        down = Unreachable(URL, "refused", sent=False)
+        assert play(send(self.CALL, CALM), down, answer(204))[0].status == 204
+
+    def test_what_was_turned_away_is_tried_again(self) -> None:
+        assert play(send(self.CALL, CALM), answer(429), answer(204))[0].status == 204
+
+
+class TestDelete:
+    def flow(self) -> Flow[None]:
+        return StreamFlows(URL, Options(retry=CALM)).delete()
+
+    def test_404_is_an_error(self) -> None:
+        assert isinstance(play(self.flow(), answer(404))[0], NotFound)
+
+    def test_404_after_a_lost_answer_is_success(self) -> None:
+        lost = Unreachable(URL, "lost", sent=True)
+        assert play(self.flow(), lost, answer(404))[0] is None
+
+    def test_404_after_a_request_that_was_not_sent_is_an_error(self) -> None:
+        down = Unreachable(URL, "refused", sent=False)
+        assert isinstance(play(self.flow(), down, answer(404))[0], NotFound)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "kind"),
+    [
+        (400, {}, Refused),
+        (401, {}, Unauthorized),
+        (403, {}, Unauthorized),
+        (403, {"producer-epoch": "4"}, ProducerFenced),
+        (404, {}, NotFound),
+        (409, {}, Conflict),
+        (409, {"stream-closed": "true"}, StreamClosed),
+        (409, {"producer-expected-seq": "3", "producer-received-seq": "5"}, ProducerGap),
+        (410, {"stream-earliest-offset": "7"}, OffsetGone),
+        (413, {}, TooLarge),
+        (429, {"retry-after": "2"}, RateLimited),
+        (500, {}, ServerFailed),
+        (503, {"retry-after": "2"}, ServerFailed),
+    ],
+)
+def test_each_refusal_has_its_class_and_pickles(
+    status: int, headers: Mapping[str, str], kind: type[Refused]
+) -> None:
+    body = b'{"code": "some-code", "detail": "what to do"}'
+    made = refusal(status, URL, {**headers, "content-type": "application/problem+json"}, body)
+    again = pickle.loads(pickle.dumps(made))
+    for error in (made, again):
+        assert type(error) is kind
+        assert (error.status, error.url, error.code) == (status, URL, "some-code")
+        assert str(error) == f"{status} at {URL}: what to do"
+        for name, value in headers.items():
+            assert error.headers[name] == value
+
+
+def test_the_fields_of_refusals() -> None:
+    gap = refusal(409, URL, {"producer-expected-seq": "3", "producer-received-seq": "5"}, b"")
+    assert isinstance(gap, ProducerGap)
+    assert (gap.expected_seq, gap.received_seq) == (3, 5)
+    fenced = refusal(403, URL, {"producer-epoch": "4"}, b"")
+    assert isinstance(fenced, ProducerFenced)
+    assert fenced.epoch == 4
+    gone = refusal(410, URL, {"stream-earliest-offset": "7"}, b"text of another server")
+    assert isinstance(gone, OffsetGone)
+    assert (gone.earliest_offset, gone.detail) == ("7", "text of another server")
+    odd = refusal(409, URL, {"producer-expected-seq": "x", "content-type": "x/json"}, b"[1")
+    assert isinstance(odd, ProducerGap)
+    assert odd.expected_seq is None
+
+
+def test_unreachable_pickles() -> None:
+    error = pickle.loads(pickle.dumps(Unreachable(URL, "lost", False)))
+    assert (error.url, error.reason, error.sent) == (URL, "lost", False)

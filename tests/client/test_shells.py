@@ -1,0 +1,200 @@
+"""Every operation on streams, by both shells, against a real server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace.client import Client, Conflict, NotFound, Retry, StreamClosed, Unreachable
+from tests.client.conftest import connected
+from tests.support.server import ServerProcess
+
+TEXT = "text/plain"
+JSON = "application/json"
+BINARY = "application/octet-stream"
+
+
+def test_create_says_what_there_is(stream: Any) -> None:
+    created = stream.create(TEXT, body=b"abc", ttl_s=60)
+    assert (created.new, created.content_type, created.closed) == (True, TEXT, False)
+    again = stream.create(TEXT, ttl_s=60)
+    assert (again.new, again.next_offset) == (False, created.next_offset)
+    head = stream.head()
+    assert (head.content_type, head.next_offset, head.closed) == (TEXT, again.next_offset, False)
+    assert 0 < head.ttl_s <= 60
+
+
+def test_create_of_another_kind_is_a_conflict(stream: Any) -> None:
+    stream.create(TEXT)
+    with pytest.raises(Conflict) as caught:
+        stream.create(JSON)
+    assert (caught.value.status, caught.value.code) == (409, "stream-exists")
+    assert "text/plain" in str(caught.value)
+
+
+def test_append_read_close(stream: Any) -> None:
+    stream.create(TEXT)
+    first = stream.append(b"one", TEXT)
+    last = stream.append(b"two", TEXT, close=True)
+    assert (first.closed, last.closed) == (False, True)
+    assert b"".join(chunk.data for chunk in stream.read()) == b"onetwo"
+    assert b"".join(chunk.data for chunk in stream.read(first.next_offset)) == b"two"
+    assert stream.close().next_offset == last.next_offset
+    with pytest.raises(StreamClosed) as caught:
+        stream.append(b"more", TEXT)
+    assert caught.value.next_offset == last.next_offset
+
+
+def test_append_json_is_a_message_each(stream: Any) -> None:
+    stream.create(JSON)
+    stream.append_json({"é": 1}, [2], None)
+    (chunk,) = stream.read()
+    assert json.loads(chunk.data) == [{"é": 1}, [2], None]
+
+
+def test_a_stream_seq_must_grow(stream: Any) -> None:
+    stream.create(TEXT)
+    stream.append(b"x", TEXT, seq="b")
+    with pytest.raises(Conflict):
+        stream.append(b"x", TEXT, seq="a")
+
+
+def test_read_follows_chunks_to_the_tail(stream: Any) -> None:
+    stream.create(BINARY)
+    sent = [bytes([at]) * 700 for at in range(10)]
+    for data in sent:
+        stream.append(data)
+    chunks = list(stream.read())
+    assert len(chunks) > 1
+    assert b"".join(chunk.data for chunk in chunks) == b"".join(sent)
+    assert [chunk.up_to_date for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert list(stream.read(chunks[-1].next_offset)) == []
+
+
+def test_what_does_not_exist_is_not_found(stream: Any) -> None:
+    for operation in (stream.head, stream.delete, stream.close, lambda: list(stream.read())):
+        with pytest.raises(NotFound):
+            operation()
+    with pytest.raises(NotFound):
+        next(stream.tail())
+
+
+def test_delete(stream: Any) -> None:
+    stream.create(TEXT)
+    stream.delete()
+    with pytest.raises(NotFound):
+        stream.head()
+
+
+@pytest.mark.parametrize("content_type", [TEXT, JSON, BINARY])
+def test_tail_catches_up_follows_and_ends_at_closure(
+    stream: Any, server: ServerProcess, content_type: str
+) -> None:
+    """Across several recycled connections: each message once, in order, and then the end."""
+    stream.create(content_type)
+    path = stream.url.partition("/v1/stream/")[2]
+    before = [b"%d" % at for at in range(5)]
+    after = [b"%d" % at for at in range(5, 40)]
+    for message in before:
+        stream.append(message, content_type)
+
+    def write() -> None:
+        with Client(f"http://127.0.0.1:{server.port}") as client:
+            for message in after:
+                client.stream(path).append(message, content_type)
+                pause.wait(0.05)
+            client.stream(path).close()
+
+    pause = threading.Event()
+    writer = threading.Thread(target=write)
+    writer.start()
+    chunks = list(stream.tail())
+    writer.join()
+    if content_type == JSON:
+        found = [item for chunk in chunks if chunk.data for item in json.loads(chunk.data)]
+        assert found == list(range(40))
+    else:
+        assert b"".join(chunk.data for chunk in chunks) == b"".join(before + after)
+    assert [chunk.closed for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert chunks[-1].next_offset == stream.head().next_offset
+
+
+def test_tail_resumes_where_another_one_stopped(stream: Any) -> None:
+    stream.create(TEXT)
+    first = stream.append(b"one", TEXT)
+    stream.append(b"two", TEXT, close=True)
+    assert b"".join(chunk.data for chunk in stream.tail(first.next_offset)) == b"two"
+
+
+def test_tail_of_a_stream_that_is_deleted_meanwhile(stream: Any) -> None:
+    stream.create(TEXT, body=b"x")
+    tail = stream.tail()
+    assert next(tail).data == b"x"
+    stream.delete()
+    with pytest.raises(NotFound):
+        next(tail)
+
+
+def test_a_reader_may_stop_at_any_time(stream: Any) -> None:
+    """And go on with the same client."""
+    stream.create(TEXT, body=b"x")
+    for chunk in stream.tail():
+        assert chunk.data == b"x"
+        break
+    assert stream.append(b"y", TEXT).next_offset == stream.head().next_offset
+
+
+def test_headers_and_parameters_may_be_asked_for_each_time(
+    kind: str, server: ServerProcess
+) -> None:
+    """Fresh tokens: the value of now, for every request."""
+    asked: list[int] = []
+
+    def token() -> str:
+        asked.append(len(asked))
+        return f"token-{len(asked)}"
+
+    url = f"http://127.0.0.1:{server.port}"
+    with connected(kind, url, headers={"Authorization": token}, params={"key": token}) as client:
+        stream = client.stream(f"tokens/{kind}")
+        stream.create(TEXT)
+        stream.head()
+    assert len(asked) == 4
+
+
+def test_paths_are_text(client: Any, kind: str) -> None:
+    stream = client.stream(f"é/{kind} ?#%/x")
+    stream.create(TEXT, body=b"x")
+    assert [chunk.data for chunk in stream.read()] == [b"x"]
+
+
+def test_a_server_that_is_not_there_is_unreachable(kind: str) -> None:
+    retry = Retry(attempts_max=2, first_s=0.01)
+    with connected(kind, "http://127.0.0.1:9", retry=retry) as client:
+        with pytest.raises(Unreachable) as caught:
+            client.stream("x").head()
+        assert not caught.value.sent
+
+
+def test_tail_goes_on_after_a_crash_of_the_server(kind: str, tmp_path: Path) -> None:
+    """SIGKILL and a restart between two messages: no gap and no repeat."""
+    retry = Retry(attempts_max=50, first_s=0.05, longest_s=0.2)
+    with ServerProcess(tmp_path / "data") as server:
+        url = f"http://127.0.0.1:{server.port}"
+        with connected(kind, url, retry=retry) as client, Client(url, retry=retry) as writer:
+            stream = client.stream("s")
+            stream.create(TEXT, body=b"one")
+            tail = stream.tail()
+            assert next(tail).data == b"one"
+            for data in (b"two", b"three"):
+                server.kill()
+                server.start()
+                writer.stream("s").append(data, TEXT)
+                assert next(tail).data == data
+            writer.stream("s").close()
+            assert next(tail).closed
+            tail.close()
