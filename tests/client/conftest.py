@@ -40,6 +40,9 @@ class Awaited:
     def stream(self, path: str) -> Awaited:
         return Awaited(self._inner.stream(path), self._runner)
 
+    def bucket(self, bucket_id: str) -> Awaited:
+        return Awaited(self._inner.bucket(bucket_id), self._runner)
+
     def _each(self, items: AsyncIterator[Any]) -> Iterator[Any]:
         try:
             while True:

@@ -27,7 +27,8 @@ from tailrace.client.errors import (
     refusal,
 )
 from tailrace.client.flow import Answer, Body, Call, Effect, Flow, Retry, Send, Wait, send
-from tailrace.client.streams import Options, StreamFlows
+from tailrace.client.requests import Options
+from tailrace.client.streams import StreamFlows
 
 URL = "http://server/v1/stream/s"
 CALM = Retry(attempts_max=4, first_s=1.0, longest_s=3.0, jitter=lambda: 1.0)

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from tailrace.client import Client, Conflict, NotFound, Retry, StreamClosed, Unreachable
+from tailrace.client import (
+    AnswerInvalid,
+    Client,
+    Conflict,
+    NotFound,
+    Retry,
+    StreamClosed,
+    Unreachable,
+)
 from tests.client.conftest import connected
 from tests.support.server import ServerProcess
 
@@ -198,3 +206,39 @@ def test_tail_goes_on_after_a_crash_of_the_server(kind: str, tmp_path: Path) -> 
             writer.stream("s").close()
             assert next(tail).closed
             tail.close()
+
+
+def test_each_json_message_has_where_to_resume_after_it(stream: Any) -> None:
+    """Also in the middle of a batch: nothing is missed, nothing repeated, read or tailed."""
+    stream.create(JSON)
+    stream.append_json(*range(5))
+    stream.append_json(*range(5, 7))
+    stream.append_json(7, close=True)
+    items = list(stream.read_json())
+    assert [item.value for item in items] == list(range(8))
+    for at, item in enumerate(items, 1):
+        rest = list(range(at, 8))
+        assert [found.value for found in stream.read_json(item.next_offset)] == rest
+        assert [found.value for found in stream.tail_json(item.next_offset)] == rest
+
+
+def test_a_place_that_is_none_is_told_at_once(stream: Any) -> None:
+    with pytest.raises(ValueError, match="not a place"):
+        stream.read_json("-1~x")
+
+
+def test_messages_of_a_stream_that_is_not_json(stream: Any) -> None:
+    stream.create(TEXT, body=b"no JSON")
+    with pytest.raises(AnswerInvalid):
+        list(stream.read_json())
+
+
+def test_text_is_cut_between_characters(stream: Any) -> None:
+    """Wherever appends cut it; what never becomes a character is replaced at the end."""
+    stream.create(BINARY)
+    data = "aé🌊z".encode()
+    for at in range(len(data)):
+        stream.append(data[at : at + 1])
+    stream.append(b"\xf0\x9f", close=True)
+    texts = [chunk.text for chunk in stream.tail_text()]
+    assert "".join(texts) == "aé🌊z�"

@@ -4,7 +4,7 @@ The client: write, read and follow durable streams, on any server of the protoco
 `flow` and what lies beside it decide everything; `sync` and `aio` only perform it.
 """
 
-from tailrace.client.aio import AsyncClient, AsyncStream
+from tailrace.client.aio import AsyncBucket, AsyncClient, AsyncStream
 from tailrace.client.errors import (
     AnswerInvalid,
     Conflict,
@@ -22,19 +22,33 @@ from tailrace.client.errors import (
     Unreachable,
 )
 from tailrace.client.flow import Retry
-from tailrace.client.sync import Client, Stream
-from tailrace.client.values import Appended, Chunk, Created, Head
+from tailrace.client.sync import Bucket, Client, Stream
+from tailrace.client.values import (
+    Appended,
+    BucketInfo,
+    Chunk,
+    Created,
+    Head,
+    Item,
+    Listed,
+    TextChunk,
+)
 
 __all__ = [
     "AnswerInvalid",
     "Appended",
+    "AsyncBucket",
     "AsyncClient",
     "AsyncStream",
+    "Bucket",
+    "BucketInfo",
     "Chunk",
     "Client",
     "Conflict",
     "Created",
     "Head",
+    "Item",
+    "Listed",
     "NotFound",
     "OffsetGone",
     "ProducerFenced",
@@ -46,6 +60,7 @@ __all__ = [
     "Stream",
     "StreamClosed",
     "TailraceError",
+    "TextChunk",
     "TooLarge",
     "Unauthorized",
     "Unreachable",

@@ -5,21 +5,24 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
 
+from tailrace.client.buckets import BucketFlows
 from tailrace.client.errors import Unreachable
 from tailrace.client.flow import Answer, Body, Call, Effect, Flow, Give, Piece, Retry, Send, Wait
 from tailrace.client.items import Items
-from tailrace.client.streams import Options, StreamFlows, Text
+from tailrace.client.requests import Options, Text
+from tailrace.client.streams import StreamFlows
 
-__all__ = ["AsyncClient", "AsyncStream"]
+__all__ = ["AsyncBucket", "AsyncClient", "AsyncStream"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F")
 
 CONNECTIONS_MAX: Final = 256
 
@@ -152,36 +155,41 @@ async def _perform(effect: Effect, exchange: _Exchange) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
+class _Handle(Generic[F]):
+    """What stands for something on a server: its flows, and the shell that performs them."""
+
+    def __init__(self, shell: AsyncShell, flows: F, options: Options) -> None:
+        self._shell = shell
+        self._flows = flows
+        self._options = options
+
+
 def _runs(
-    flow: Callable[Concatenate[StreamFlows, P], Flow[T]],
-) -> "Callable[Concatenate[AsyncStream, P], Awaitable[T]]":
+    flow: Callable[Concatenate[F, P], Flow[T]],
+) -> "Callable[Concatenate[_Handle[F], P], Awaitable[T]]":
     """A method that does what a flow says."""
 
     @wraps(flow)
-    async def method(self: "AsyncStream", /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def method(self: "_Handle[F]", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._shell.run(flow(self._flows, *args, **kwargs))
 
     return method
 
 
 def _iterates(
-    flow: Callable[Concatenate[StreamFlows, P], Items[T]],
-) -> "Callable[Concatenate[AsyncStream, P], AsyncIterator[T]]":
+    flow: Callable[Concatenate[F, P], Items[T]],
+) -> "Callable[Concatenate[_Handle[F], P], AsyncIterator[T]]":
     """A method that iterates over what a flow gives."""
 
     @wraps(flow)
-    def method(self: "AsyncStream", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+    def method(self: "_Handle[F]", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
         return self._shell.iterate(flow(self._flows, *args, **kwargs))
 
     return method
 
 
-class AsyncStream:
-    """One stream at its URL; made by `AsyncClient.stream`."""
-
-    def __init__(self, shell: AsyncShell, flows: StreamFlows) -> None:
-        self._shell = shell
-        self._flows = flows
+class AsyncStream(_Handle[StreamFlows]):
+    """One stream at its URL; made by `AsyncClient.stream` or `AsyncBucket.stream`."""
 
     @property
     def url(self) -> str:
@@ -195,6 +203,27 @@ class AsyncStream:
     head = _runs(StreamFlows.head)
     read = _iterates(StreamFlows.read)
     tail = _iterates(StreamFlows.tail)
+    read_json = _iterates(StreamFlows.read_json)
+    tail_json = _iterates(StreamFlows.tail_json)
+    tail_text = _iterates(StreamFlows.tail_text)
+
+
+class AsyncBucket(_Handle[BucketFlows]):
+    """One bucket at its URL; made by `AsyncClient.bucket`."""
+
+    @property
+    def url(self) -> str:
+        return self._flows.url
+
+    def stream(self, stream_id: str) -> AsyncStream:
+        """A stream in this bucket; an id is text and is percent-encoded here."""
+        url = self._flows.stream_url(stream_id)
+        return AsyncStream(self._shell, StreamFlows(url, self._options), self._options)
+
+    create = _runs(BucketFlows.create)
+    delete = _runs(BucketFlows.delete)
+    info = _runs(BucketFlows.info)
+    streams = _iterates(BucketFlows.streams)
 
 
 class AsyncClient:
@@ -216,7 +245,12 @@ class AsyncClient:
     def stream(self, path: str) -> AsyncStream:
         """The stream at `/v1/stream/{path}`; a path is text and is percent-encoded here."""
         url = f"{self.url}/v1/stream/{quote(path.lstrip('/'))}"
-        return AsyncStream(self._shell, StreamFlows(url, self._options))
+        return AsyncStream(self._shell, StreamFlows(url, self._options), self._options)
+
+    def bucket(self, bucket_id: str) -> AsyncBucket:
+        """The bucket at `/{bucket_id}`."""
+        url = f"{self.url}/{quote(bucket_id, safe='')}"
+        return AsyncBucket(self._shell, BucketFlows(url, self._options), self._options)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -1,11 +1,13 @@
 """Flows that hand out items: what a shell turns into an iterator."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from tailrace.client.flow import Flow
+from tailrace.client.errors import Unreachable
+from tailrace.client.flow import Flow, Give
 
-__all__ = ["Items"]
+__all__ = ["Items", "each"]
 
 T = TypeVar("T")
 
@@ -15,3 +17,23 @@ class Items(Generic[T]):
     """A flow whose `Give` effects are items of one type, which the flow itself cannot say."""
 
     flow: Flow[None]
+
+
+def each(flow: Flow[None], make: Callable[[Any], Iterable[Any]]) -> Flow[None]:
+    """The same flow with other items: those that are made of each of its own."""
+    outcome: Any = None
+    error: Unreachable | None = None
+    while True:
+        try:
+            effect = flow.send(outcome) if error is None else flow.throw(error)
+        except StopIteration:
+            return
+        outcome, error = None, None
+        if isinstance(effect, Give):
+            for item in make(effect.item):
+                yield Give(item)
+        else:
+            try:
+                outcome = yield effect
+            except Unreachable as failed:
+                error = failed

@@ -7,11 +7,11 @@ same.
 
 import base64
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
-from urllib.parse import urlencode
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+from tailrace.client.decoding import json_items, split_place, text_chunks
 from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
 from tailrace.client.flow import (
     Answer,
@@ -20,21 +20,17 @@ from tailrace.client.flow import (
     Flow,
     Give,
     Piece,
-    Retry,
     Send,
-    Value,
     Wait,
     expect,
     refused,
 )
-from tailrace.client.items import Items
+from tailrace.client.items import Items, each
+from tailrace.client.requests import Options, make_call
 from tailrace.client.sse import EventParser
-from tailrace.client.values import Appended, Chunk, Created, Head
+from tailrace.client.values import Appended, Chunk, Created, Head, Item, TextChunk
 
-__all__ = ["Options", "StreamFlows", "Text"]
-
-Text: TypeAlias = str | Callable[[], Any]
-"""A header or a parameter: a text, or something to call for it before each request."""
+__all__ = ["StreamFlows"]
 
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 BEGINNING: Final = "-1"
@@ -43,17 +39,6 @@ _CATCH_UP: Final = "catch-up"
 _SSE: Final = "sse"
 _LONG_POLL: Final = "long-poll"
 _PASSING: Final = frozenset((429, 500, 502, 503, 504))
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What goes with every request."""
-
-    headers: Mapping[str, Text] = field(default_factory=dict)
-    params: Mapping[str, Text] = field(default_factory=dict)
-    retry: Retry = field(default_factory=Retry)
-    live_idle_s: float = 75.0
-    """A live read on which nothing comes for this long, not even a heartbeat, is given up."""
 
 
 class StreamFlows:
@@ -217,6 +202,37 @@ class StreamFlows:
         """
         return Items(self._tail(offset))
 
+    def read_json(self, offset: str = BEGINNING) -> Items[Item]:
+        """
+        The messages of a JSON stream, each with where to resume after it, up to the tail of now.
+
+        Raises:
+            As `read` does; AnswerInvalid if it is no JSON stream.
+        """
+        start, skipped = split_place(offset)
+        return Items(each(self._read(start), json_items(self.url, start, skipped)))
+
+    def tail_json(self, offset: str = BEGINNING) -> Items[Item]:
+        """
+        The messages of a JSON stream, and those that come, until it is closed.
+
+        Raises:
+            As `tail` does; AnswerInvalid if it is no JSON stream.
+        """
+        start, skipped = split_place(offset)
+        return Items(each(self._tail(start), json_items(self.url, start, skipped)))
+
+    def tail_text(self, offset: str = BEGINNING) -> Items[TextChunk]:
+        """
+        The text of a stream, as it comes, until it is closed.
+
+        Over SSE a CR, alone or before an LF, arrives as LF.
+
+        Raises:
+            As `tail` does.
+        """
+        return Items(each(self._tail(offset), text_chunks()))
+
     def _read(self, offset: str) -> Flow[None]:
         while True:
             call = yield from self._call("GET", {"offset": offset})
@@ -328,11 +344,7 @@ class StreamFlows:
         body: bytes = b"",
         safe: bool = True,
     ) -> Flow[Call]:
-        """A request with the options of this client, those that are asked for each time asked."""
-        query = {**(yield from _texts(self._options.params)), **(params or {})}
-        sent = {**(yield from _texts(self._options.headers)), **(headers or {})}
-        url = f"{self.url}?{urlencode(query)}" if query else self.url
-        return Call(method, url, sent, body, safe)
+        return make_call(self._options, method, self.url, params, headers, body=body, safe=safe)
 
 
 @dataclass(slots=True)
@@ -360,13 +372,6 @@ def _control(answer: Answer, data: bytes) -> dict[str, Any]:
         raise AnswerInvalid(answer.url, "a control event without streamNextOffset") from None
     fields: dict[str, Any] = control
     return fields
-
-
-def _texts(values: Mapping[str, Text]) -> Flow[dict[str, str]]:
-    found = {}
-    for name, value in values.items():
-        found[name.lower()] = (yield Value(value)) if callable(value) else value
-    return found
 
 
 def _next_offset(answer: Answer) -> str:

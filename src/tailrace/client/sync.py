@@ -7,18 +7,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
+from tailrace.client.buckets import BucketFlows
 from tailrace.client.errors import Unreachable
 from tailrace.client.flow import Answer, Body, Call, Effect, Flow, Give, Piece, Retry, Send, Wait
 from tailrace.client.items import Items
-from tailrace.client.streams import Options, StreamFlows, Text
+from tailrace.client.requests import Options, Text
+from tailrace.client.streams import StreamFlows
 
-__all__ = ["Client", "Stream"]
+__all__ = ["Bucket", "Client", "Stream"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+F = TypeVar("F")
 
 PIECE_BYTES: Final = 64 << 10
 IDLE_CONNECTIONS_MAX: Final = 64
@@ -195,36 +198,41 @@ def _perform(effect: Effect, exchange: _Exchange) -> Any:
     return effect.source()  # type: ignore[union-attr]
 
 
+class _Handle(Generic[F]):
+    """What stands for something on a server: its flows, and the shell that performs them."""
+
+    def __init__(self, shell: Shell, flows: F, options: Options) -> None:
+        self._shell = shell
+        self._flows = flows
+        self._options = options
+
+
 def _runs(
-    flow: Callable[Concatenate[StreamFlows, P], Flow[T]],
-) -> "Callable[Concatenate[Stream, P], T]":
+    flow: Callable[Concatenate[F, P], Flow[T]],
+) -> "Callable[Concatenate[_Handle[F], P], T]":
     """A method that does what a flow says."""
 
     @wraps(flow)
-    def method(self: "Stream", /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def method(self: "_Handle[F]", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._shell.run(flow(self._flows, *args, **kwargs))
 
     return method
 
 
 def _iterates(
-    flow: Callable[Concatenate[StreamFlows, P], Items[T]],
-) -> "Callable[Concatenate[Stream, P], Iterator[T]]":
+    flow: Callable[Concatenate[F, P], Items[T]],
+) -> "Callable[Concatenate[_Handle[F], P], Iterator[T]]":
     """A method that iterates over what a flow gives."""
 
     @wraps(flow)
-    def method(self: "Stream", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def method(self: "_Handle[F]", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         return self._shell.iterate(flow(self._flows, *args, **kwargs))
 
     return method
 
 
-class Stream:
-    """One stream at its URL; made by `Client.stream`."""
-
-    def __init__(self, shell: Shell, flows: StreamFlows) -> None:
-        self._shell = shell
-        self._flows = flows
+class Stream(_Handle[StreamFlows]):
+    """One stream at its URL; made by `Client.stream` or `Bucket.stream`."""
 
     @property
     def url(self) -> str:
@@ -238,6 +246,27 @@ class Stream:
     head = _runs(StreamFlows.head)
     read = _iterates(StreamFlows.read)
     tail = _iterates(StreamFlows.tail)
+    read_json = _iterates(StreamFlows.read_json)
+    tail_json = _iterates(StreamFlows.tail_json)
+    tail_text = _iterates(StreamFlows.tail_text)
+
+
+class Bucket(_Handle[BucketFlows]):
+    """One bucket at its URL; made by `Client.bucket`."""
+
+    @property
+    def url(self) -> str:
+        return self._flows.url
+
+    def stream(self, stream_id: str) -> Stream:
+        """A stream in this bucket; an id is text and is percent-encoded here."""
+        url = self._flows.stream_url(stream_id)
+        return Stream(self._shell, StreamFlows(url, self._options), self._options)
+
+    create = _runs(BucketFlows.create)
+    delete = _runs(BucketFlows.delete)
+    info = _runs(BucketFlows.info)
+    streams = _iterates(BucketFlows.streams)
 
 
 class Client:
@@ -260,7 +289,12 @@ class Client:
     def stream(self, path: str) -> Stream:
         """The stream at `/v1/stream/{path}`; a path is text and is percent-encoded here."""
         url = f"{self.url}/v1/stream/{quote(path.lstrip('/'))}"
-        return Stream(self._shell, StreamFlows(url, self._options))
+        return Stream(self._shell, StreamFlows(url, self._options), self._options)
+
+    def bucket(self, bucket_id: str) -> Bucket:
+        """The bucket at `/{bucket_id}`."""
+        url = f"{self.url}/{quote(bucket_id, safe='')}"
+        return Bucket(self._shell, BucketFlows(url, self._options), self._options)
 
     def close(self) -> None:
         """Close the connections that wait for a next request."""

@@ -1,8 +1,18 @@
 """What operations return."""
 
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Appended", "Chunk", "Created", "Head"]
+__all__ = [
+    "Appended",
+    "BucketInfo",
+    "Chunk",
+    "Created",
+    "Head",
+    "Item",
+    "Listed",
+    "TextChunk",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +57,42 @@ class Chunk:
     """There was no more at that moment."""
     closed: bool
     """There will never be more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One message of a JSON stream; reading on from `next_offset` begins with the one after it."""
+
+    value: Any
+    next_offset: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextChunk:
+    """Some of a stream's text."""
+
+    text: str
+    next_offset: str
+
+
+@dataclass(frozen=True, slots=True)
+class BucketInfo:
+    """What a bucket is."""
+
+    bucket_id: str
+    streams: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A stream in the listing of its bucket."""
+
+    stream_id: str
+    closed: bool
+    content_type: str
+    size: int
+    """In bytes, as they are stored."""
+    next_offset: str | None
+    """Its tail; servers other than ours may not say."""
+    created_at_ms: int
+    last_write_at_ms: int

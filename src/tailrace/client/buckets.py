@@ -1,0 +1,102 @@
+"""Every operation on a bucket, as a flow (X§1)."""
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from tailrace.client.errors import AnswerInvalid
+from tailrace.client.flow import Body, Flow, Give, expect
+from tailrace.client.items import Items
+from tailrace.client.requests import Options, make_call
+from tailrace.client.values import BucketInfo, Listed
+
+__all__ = ["BucketFlows"]
+
+
+class BucketFlows:
+    """One bucket at its URL."""
+
+    def __init__(self, url: str, options: Options) -> None:
+        self.url = url
+        self._options = options
+
+    def stream_url(self, stream_id: str) -> str:
+        return f"{self.url}/{quote(stream_id, safe='')}"
+
+    def create(self) -> Flow[None]:
+        """
+        Create the bucket.
+
+        Raises:
+            Conflict: It exists. (Also if this was told by an answer that got lost.)
+        """
+        call = yield from make_call(self._options, "PUT", self.url)
+        yield from expect(call, self._options.retry, 201)
+        yield Body()
+
+    def delete(self) -> Flow[None]:
+        """
+        Delete the bucket, which must be empty.
+
+        Raises:
+            NotFound: There is none.
+            Conflict: It has streams.
+        """
+        call = yield from make_call(self._options, "DELETE", self.url)
+        yield from expect(call, self._options.retry, 204)
+        yield Body()
+
+    def info(self) -> Flow[BucketInfo]:
+        """
+        What the bucket is.
+
+        Raises:
+            NotFound: There is none.
+        """
+        call = yield from make_call(self._options, "GET", self.url)
+        yield from expect(call, self._options.retry, 200)
+        found = _json(self.url, (yield Body()))
+        return BucketInfo(found["bucket_id"], found["streams"])
+
+    def streams(self, prefix: str = "", after: str = "") -> Items[Listed]:
+        """
+        The streams of the bucket in the order of their ids, page by page as they are needed.
+
+        Raises:
+            NotFound: There is no such bucket.
+        """
+        return Items(self._streams(prefix, after))
+
+    def _streams(self, prefix: str, after: str) -> Flow[None]:
+        while True:
+            params = {
+                name: value for name, value in (("prefix", prefix), ("after", after)) if value
+            }
+            call = yield from make_call(self._options, "GET", f"{self.url}/streams", params)
+            yield from expect(call, self._options.retry, 200)
+            page = _json(self.url, (yield Body()))
+            for item in page["streams"]:
+                yield Give(
+                    Listed(
+                        stream_id=item["stream_id"],
+                        closed=item["status"] == "Closed",
+                        content_type=item["content_type"],
+                        size=item["tail_offset"],
+                        next_offset=item.get("next_offset"),
+                        created_at_ms=item["created_at_ms"],
+                        last_write_at_ms=item["last_write_at_ms"],
+                    )
+                )
+            if not page["has_more"]:
+                return
+            after = page["next_cursor"]
+
+
+def _json(url: str, body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise AnswerInvalid(url, "the answer is no JSON object; has this server buckets?")
+    return found
