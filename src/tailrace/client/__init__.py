@@ -25,12 +25,15 @@ from tailrace.client.flow import Retry
 from tailrace.client.sync import Bucket, Client, Stream
 from tailrace.client.values import (
     Appended,
+    Bootstrap,
     BucketInfo,
     Chunk,
     Created,
     Head,
     Item,
     Listed,
+    Part,
+    Snapshot,
     TextChunk,
 )
 
@@ -40,6 +43,7 @@ __all__ = [
     "AsyncBucket",
     "AsyncClient",
     "AsyncStream",
+    "Bootstrap",
     "Bucket",
     "BucketInfo",
     "Chunk",
@@ -51,12 +55,14 @@ __all__ = [
     "Listed",
     "NotFound",
     "OffsetGone",
+    "Part",
     "ProducerFenced",
     "ProducerGap",
     "RateLimited",
     "Refused",
     "Retry",
     "ServerFailed",
+    "Snapshot",
     "Stream",
     "StreamClosed",
     "TailraceError",

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import wraps
+from io import BytesIO
 from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 from urllib.parse import quote
@@ -25,6 +26,7 @@ T = TypeVar("T")
 F = TypeVar("F")
 
 CONNECTIONS_MAX: Final = 256
+LARGE_BYTES: Final = 1 << 20
 
 
 class _Exchange:
@@ -46,7 +48,8 @@ class _Exchange:
                 # As it is: it is encoded already.
                 URL(call.url, encoded=True),
                 headers=call.headers,
-                data=call.body or None,
+                # A large one as a file: aiohttp then sends it piece by piece.
+                data=BytesIO(call.body) if len(call.body) > LARGE_BYTES else call.body or None,
                 timeout=timeout,
                 allow_redirects=False,
             )
@@ -206,6 +209,10 @@ class AsyncStream(_Handle[StreamFlows]):
     read_json = _iterates(StreamFlows.read_json)
     tail_json = _iterates(StreamFlows.tail_json)
     tail_text = _iterates(StreamFlows.tail_text)
+    publish_snapshot = _runs(StreamFlows.publish_snapshot)
+    snapshot = _runs(StreamFlows.snapshot)
+    bootstrap = _runs(StreamFlows.bootstrap)
+    bootstrap_parts = _iterates(StreamFlows.bootstrap_parts)
 
 
 class AsyncBucket(_Handle[BucketFlows]):

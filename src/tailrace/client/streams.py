@@ -26,7 +26,8 @@ from tailrace.client.flow import (
     refused,
 )
 from tailrace.client.items import Items, each
-from tailrace.client.requests import Options, make_call
+from tailrace.client.requests import make_call
+from tailrace.client.snapshots import SnapshotFlows
 from tailrace.client.sse import EventParser
 from tailrace.client.values import Appended, Chunk, Created, Head, Item, TextChunk
 
@@ -41,12 +42,8 @@ _LONG_POLL: Final = "long-poll"
 _PASSING: Final = frozenset((429, 500, 502, 503, 504))
 
 
-class StreamFlows:
+class StreamFlows(SnapshotFlows):
     """One stream at its URL."""
-
-    def __init__(self, url: str, options: Options) -> None:
-        self.url = url
-        self._options = options
 
     # -- writing -----------------------------------------------------------------------------
 

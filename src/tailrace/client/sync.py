@@ -249,6 +249,10 @@ class Stream(_Handle[StreamFlows]):
     read_json = _iterates(StreamFlows.read_json)
     tail_json = _iterates(StreamFlows.tail_json)
     tail_text = _iterates(StreamFlows.tail_text)
+    publish_snapshot = _runs(StreamFlows.publish_snapshot)
+    snapshot = _runs(StreamFlows.snapshot)
+    bootstrap = _runs(StreamFlows.bootstrap)
+    bootstrap_parts = _iterates(StreamFlows.bootstrap_parts)
 
 
 class Bucket(_Handle[BucketFlows]):

@@ -5,12 +5,15 @@ from typing import Any
 
 __all__ = [
     "Appended",
+    "Bootstrap",
     "BucketInfo",
     "Chunk",
     "Created",
     "Head",
     "Item",
     "Listed",
+    "Part",
+    "Snapshot",
     "TextChunk",
 ]
 
@@ -96,3 +99,36 @@ class Listed:
     """Its tail; servers other than ours may not say."""
     created_at_ms: int
     last_write_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What all messages before `offset` add up to; read on from there."""
+
+    data: bytes
+    content_type: str
+    offset: str
+    up_to_date: bool
+    """Nothing came after it yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a bootstrap: first the snapshot, then each message."""
+
+    data: bytes
+    content_type: str
+    is_snapshot: bool
+    next_offset: str
+    """Where to read on after the last part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """Everything that a new reader needs: then it tails from `next_offset`."""
+
+    snapshot: Snapshot | None
+    messages: list[bytes]
+    content_type: str | None
+    """Of the messages, if there are any."""
+    next_offset: str

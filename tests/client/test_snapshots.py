@@ -1,0 +1,72 @@
+"""Snapshots and bootstrap, by both shells."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tailrace.client import Conflict, NotFound, OffsetGone
+
+JSON = "application/json"
+BINARY = "application/octet-stream"
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def stream(client: Any) -> Any:
+    """A stream of three JSON messages in a bucket of its own."""
+    bucket = client.bucket(f"snapshots-{next(_numbers)}")
+    bucket.create()
+    made = bucket.stream("s")
+    made.create(JSON)
+    made.append_json(1, 2, 3)
+    return made
+
+
+def test_publish_and_read(stream: Any) -> None:
+    tail = stream.head().next_offset
+    with pytest.raises(NotFound):
+        stream.snapshot()
+    stream.publish_snapshot(b"six", tail, "text/plain")
+    stream.publish_snapshot(b"six", tail, "text/plain")
+    found = stream.snapshot()
+    assert (found.data, found.content_type, found.offset) == (b"six", "text/plain", tail)
+    assert found.up_to_date
+    head = stream.head()
+    assert (head.snapshot_offset, head.earliest_offset) == (tail, tail)
+    with pytest.raises(Conflict):
+        stream.publish_snapshot(b"seven", tail)
+    with pytest.raises(OffsetGone) as caught:
+        list(stream.read())
+    assert caught.value.earliest_offset == tail
+
+
+def test_bootstrap_without_a_snapshot(stream: Any) -> None:
+    found = stream.bootstrap()
+    assert (found.snapshot, found.messages, found.content_type) == (None, [b"1", b"2", b"3"], JSON)
+    assert found.next_offset == stream.head().next_offset
+
+
+def test_bootstrap_then_tail_sees_everything_once(stream: Any) -> None:
+    stream.publish_snapshot(b"six", stream.head().next_offset)
+    stream.append_json(4)
+    found = stream.bootstrap()
+    assert found.snapshot.data == b"six"
+    assert found.messages == [b"4"]
+    stream.append_json(5, close=True)
+    assert [item.value for item in stream.tail_json(found.next_offset)] == [5]
+
+
+def test_bootstrap_as_it_arrives(stream: Any) -> None:
+    """A snapshot of some megabytes, and messages of any bytes."""
+    tail = stream.head().next_offset
+    large = bytes(range(256)) * 12_000
+    stream.publish_snapshot(large, tail)
+    stream.append_json("\r\n--", {"a": None})
+    parts = list(stream.bootstrap_parts())
+    assert [part.is_snapshot for part in parts] == [True, False, False]
+    assert [part.data for part in parts] == [large, b'"\\r\\n--"', b'{"a":null}']
+    assert [part.content_type for part in parts] == [BINARY, JSON, JSON]
+    assert {part.next_offset for part in parts} == {stream.head().next_offset}
