@@ -1,5 +1,21 @@
-"""Durable streams for Python: append-only, replayable, live-tailable streams over HTTP."""
+"""
+Durable streams for Python: a server of append-only, replayable streams over HTTP, and a client.
+
+`Client` and `AsyncClient` are imported when they are asked for: a server needs neither.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tailrace.client import AsyncClient, Client
+
+__all__ = ["AsyncClient", "Client", "__version__"]
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+
+def __getattr__(name: str) -> Any:
+    if name in ("AsyncClient", "Client"):
+        return getattr(import_module("tailrace.client"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

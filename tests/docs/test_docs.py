@@ -72,7 +72,11 @@ RUNNERS = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, 
 
 @pytest.mark.parametrize(
     ("page", "languages"),
-    [("README.md", {"sh"}), ("docs/guides/snapshots.md", {"sh", "python"})],
+    [
+        ("README.md", {"sh"}),
+        ("docs/guides/snapshots.md", {"sh", "python"}),
+        ("docs/guides/client.md", {"python"}),
+    ],
 )
 def test_every_example_of_a_page_prints_what_it_says(
     page: str, languages: set[str], tmp_path: Path
