@@ -26,7 +26,7 @@ from tailrace.client.errors import (
     Unreachable,
     refusal,
 )
-from tailrace.client.flow import Answer, Body, Call, Effect, Flow, Retry, Send, Wait, send
+from tailrace.client.flow import Answer, Body, Call, Effect, Flow, Piece, Retry, Send, Wait, send
 from tailrace.client.requests import Options
 from tailrace.client.streams import StreamFlows
 
@@ -49,7 +49,7 @@ def play(flow: Flow[Any], *outcomes: Answer | Unreachable) -> tuple[Any, list[Ef
             effects.append(effect)
             if isinstance(effect, Send):
                 outcome = left.pop(0)
-            elif isinstance(effect, Body):
+            elif isinstance(effect, Body | Piece):
                 outcome = b""
             if isinstance(outcome, Unreachable):
                 error, outcome = outcome, None
@@ -130,6 +130,26 @@ class TestWhatIsNotSafe:
 
     def test_what_was_turned_away_is_tried_again(self) -> None:
         assert play(send(self.CALL, CALM), answer(429), answer(204))[0].status == 204
+
+
+class TestTail:
+    def test_an_event_stream_without_events_is_a_failure(self) -> None:
+        """Otherwise a proxy that closes at once would be asked again and again, without a pause."""
+        here = answer(200, stream_next_offset="7", stream_up_to_date="true")
+        events = answer(200, content_type="text/event-stream")
+        flow = StreamFlows(URL, Options(retry=CALM)).tail().flow
+        result, effects = play(flow, here, events, events, events, events)
+        assert isinstance(result, Unreachable)
+        assert waits(effects) == [1.0, 2.0, 3.0]
+
+    def test_where_events_cannot_be_had_it_polls(self) -> None:
+        here = answer(200, stream_next_offset="7", stream_up_to_date="true")
+        closed = answer(204, stream_next_offset="7", stream_closed="true")
+        flow = StreamFlows(URL, Options(retry=CALM)).tail().flow
+        result, effects = play(flow, here, answer(406), closed)
+        assert result is None
+        asked = [effect.call.url for effect in effects if isinstance(effect, Send)]
+        assert [url.partition("&")[2] for url in asked] == ["", "live=sse", "live=long-poll"]
 
 
 class TestDelete:

@@ -312,11 +312,13 @@ class StreamFlows(SnapshotFlows):
         binary = answer.headers.get("stream-sse-data-encoding", "").lower() == "base64"
         parser = EventParser()
         pending: list[bytes] = []
+        seen = False
         while piece := (yield Piece()):
             for event in parser.feed(piece):
                 if event.name == "data":
                     pending.append(base64.b64decode(event.data) if binary else event.data)
                 elif event.name == "control":
+                    seen = True
                     control = _control(answer, event.data)
                     if control.get("streamDeleted"):
                         raise NotFound(404, self.url, None, "the stream was deleted")
@@ -329,6 +331,9 @@ class StreamFlows(SnapshotFlows):
                     yield from place.reach(chunk)
                     if closed:
                         return
+        if not seen:
+            # Not recycled, but broken: to come back at once would be to do so for ever.
+            raise Unreachable(self.url, "the event stream ended before its first event")
 
     # -- requests ----------------------------------------------------------------------------
 
