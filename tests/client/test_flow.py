@@ -163,6 +163,13 @@ class TestDelete:
         lost = Unreachable(URL, "lost", sent=True)
         assert play(self.flow(), lost, answer(404))[0] is None
 
+    @pytest.mark.parametrize(("status", "kind"), [(504, type(None)), (429, NotFound)])
+    def test_404_after_a_failure_that_may_have_carried_it_out(
+        self, status: int, kind: type[object]
+    ) -> None:
+        """A gateway that gave up may have passed it on; who was turned away was not served."""
+        assert isinstance(play(self.flow(), answer(status), answer(404))[0], kind)
+
     def test_404_after_a_request_that_was_not_sent_is_an_error(self) -> None:
         down = Unreachable(URL, "refused", sent=False)
         assert isinstance(play(self.flow(), down, answer(404))[0], NotFound)

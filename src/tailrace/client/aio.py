@@ -14,7 +14,19 @@ from yarl import URL
 
 from tailrace.client.buckets import BucketFlows
 from tailrace.client.errors import Unreachable
-from tailrace.client.flow import Answer, Body, Call, Effect, Flow, Give, Piece, Retry, Send, Wait
+from tailrace.client.flow import (
+    Answer,
+    Body,
+    Call,
+    Effect,
+    Flow,
+    Give,
+    Piece,
+    Retry,
+    Send,
+    Value,
+    Wait,
+)
 from tailrace.client.items import Items
 from tailrace.client.requests import Options, Text
 from tailrace.client.streams import StreamFlows
@@ -154,8 +166,10 @@ async def _perform(effect: Effect, exchange: _Exchange) -> Any:
         case Wait(seconds):
             await asyncio.sleep(seconds)
             return None
-    value = effect.source()  # type: ignore[union-attr]
-    return await value if inspect.isawaitable(value) else value
+        case Value(source):
+            value = source()
+            return await value if inspect.isawaitable(value) else value
+    raise AssertionError(f"unknown effect {effect!r}")
 
 
 class _Handle(Generic[F]):

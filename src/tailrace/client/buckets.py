@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tailrace.client.errors import AnswerInvalid
-from tailrace.client.flow import Body, Flow, Give, expect
+from tailrace.client.flow import Body, Flow, Give, expect, expect_gone
 from tailrace.client.items import Items
 from tailrace.client.requests import Options, make_call
 from tailrace.client.values import BucketInfo, Listed
@@ -43,8 +43,7 @@ class BucketFlows:
             Conflict: It has streams.
         """
         call = yield from make_call(self._options, "DELETE", self.url)
-        yield from expect(call, self._options.retry, 204)
-        yield Body()
+        yield from expect_gone(call, self._options.retry)
 
     def info(self) -> Flow[BucketInfo]:
         """

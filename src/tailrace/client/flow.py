@@ -22,7 +22,7 @@ second time changes nothing more; any other is repeated only where it cannot hav
 
 import random
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any, Final, TypeAlias, TypeVar
@@ -30,6 +30,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from tailrace.client.errors import Refused, Unreachable, refusal
 
 __all__ = [
+    "PASSING",
     "Answer",
     "Body",
     "Call",
@@ -42,6 +43,8 @@ __all__ = [
     "Value",
     "Wait",
     "expect",
+    "expect_gone",
+    "refused",
     "send",
 ]
 
@@ -69,6 +72,8 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     url: str
+    repeated: bool = False
+    """An earlier attempt may have been carried out, and its answer got lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,8 @@ class Give:
 Effect: TypeAlias = Send | Body | Piece | Wait | Value | Give
 Flow: TypeAlias = Generator[Effect, Any, T]
 
-_RETRIED: Final = frozenset((429, 500, 502, 503, 504))
+PASSING: Final = frozenset((429, 500, 502, 503, 504))
+"""Statuses of failures that pass: what is safe is tried again."""
 _NOT_CARRIED_OUT: Final = frozenset((429,))
 """Statuses that say that a request was not looked at: it may be repeated, whatever it was."""
 _RETRY_AFTER_S_MAX: Final = 300.0
@@ -152,6 +158,7 @@ def send(call: Call, retry: Retry) -> Flow[Answer]:
         Unreachable: It is not, or cannot be sent again.
     """
     attempt = 1
+    repeated = False
     while True:
         headers: Mapping[str, str] = {}
         try:
@@ -159,10 +166,12 @@ def send(call: Call, retry: Retry) -> Flow[Answer]:
         except Unreachable as error:
             if attempt >= retry.attempts_max or (error.sent and not call.safe):
                 raise
+            repeated = repeated or error.sent
         else:
             repeatable = call.safe or answer.status in _NOT_CARRIED_OUT
-            if answer.status not in _RETRIED or not repeatable or attempt >= retry.attempts_max:
-                return answer
+            if answer.status not in PASSING or not repeatable or attempt >= retry.attempts_max:
+                return replace(answer, repeated=repeated)
+            repeated = repeated or answer.status not in _NOT_CARRIED_OUT
             headers = answer.headers
         yield Wait(retry.pause_s(attempt, headers))
         attempt += 1
@@ -180,6 +189,19 @@ def expect(call: Call, retry: Retry, *statuses: int) -> Flow[Answer]:
     if answer.status not in statuses:
         raise (yield from refused(answer))
     return answer
+
+
+def expect_gone(call: Call, retry: Retry) -> Flow[None]:
+    """
+    Delete something. A 404 to a second attempt is a success: the first one was carried out.
+
+    Raises:
+        Refused, Unreachable: It could not be deleted.
+    """
+    answer = yield from send(call, retry)
+    if answer.status not in (200, 202, 204) and not (answer.status == 404 and answer.repeated):
+        raise (yield from refused(answer))
+    yield Body()
 
 
 def refused(answer: Answer) -> Flow[Refused]:

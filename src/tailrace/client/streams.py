@@ -14,6 +14,7 @@ from typing import Any, Final
 from tailrace.client.decoding import json_items, split_place, text_chunks
 from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
 from tailrace.client.flow import (
+    PASSING,
     Answer,
     Body,
     Call,
@@ -23,6 +24,7 @@ from tailrace.client.flow import (
     Send,
     Wait,
     expect,
+    expect_gone,
     refused,
 )
 from tailrace.client.items import Items, each
@@ -39,7 +41,6 @@ _JSON: Final = "application/json"
 _CATCH_UP: Final = "catch-up"
 _SSE: Final = "sse"
 _LONG_POLL: Final = "long-poll"
-_PASSING: Final = frozenset((429, 500, 502, 503, 504))
 
 
 class StreamFlows(SnapshotFlows):
@@ -132,26 +133,7 @@ class StreamFlows(SnapshotFlows):
             NotFound: There is none.
         """
         call = yield from self._call("DELETE")
-        tried = False
-        retry = self._options.retry
-        attempt = 1
-        while True:
-            try:
-                answer = yield Send(call)
-                if answer.status in (200, 202, 204) or (answer.status == 404 and tried):
-                    # A 404 to the second try: the first one was carried out.
-                    yield Body()
-                    return
-                if (answer.status < 500 and answer.status != 429) or attempt >= retry.attempts_max:
-                    raise (yield from refused(answer))
-                headers = answer.headers
-            except Unreachable as error:
-                if attempt >= retry.attempts_max:
-                    raise
-                tried = tried or error.sent
-                headers = {}
-            yield Wait(retry.pause_s(attempt, headers))
-            attempt += 1
+        yield from expect_gone(call, self._options.retry)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -254,7 +236,7 @@ class StreamFlows(SnapshotFlows):
             headers: Mapping[str, str] = {}
             try:
                 answer = yield from self._ask(place)
-                if answer.status in _PASSING:
+                if answer.status in PASSING:
                     headers = answer.headers
                     failures += 1
                     if failures >= retry.attempts_max:

@@ -12,7 +12,19 @@ from urllib.parse import quote, urlsplit
 
 from tailrace.client.buckets import BucketFlows
 from tailrace.client.errors import Unreachable
-from tailrace.client.flow import Answer, Body, Call, Effect, Flow, Give, Piece, Retry, Send, Wait
+from tailrace.client.flow import (
+    Answer,
+    Body,
+    Call,
+    Effect,
+    Flow,
+    Give,
+    Piece,
+    Retry,
+    Send,
+    Value,
+    Wait,
+)
 from tailrace.client.items import Items
 from tailrace.client.requests import Options, Text
 from tailrace.client.streams import StreamFlows
@@ -195,7 +207,9 @@ def _perform(effect: Effect, exchange: _Exchange) -> Any:
         case Wait(seconds):
             time.sleep(seconds)
             return None
-    return effect.source()  # type: ignore[union-attr]
+        case Value(source):
+            return source()
+    raise AssertionError(f"unknown effect {effect!r}")
 
 
 class _Handle(Generic[F]):
