@@ -13,7 +13,6 @@ from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES
 from tailrace.engine.core import Engine, Outcome
 from tailrace.engine.errors import StorageFailed
 from tailrace.engine.stream import Stream
-from tailrace.protocol.content_type import DEFAULT_CONTENT_TYPE, essence
 from tailrace.protocol.errors import (
     OffsetBeyondTail,
     Refusal,
@@ -32,7 +31,7 @@ from tailrace.server.errors import SnapshotTooLarge
 from tailrace.server.message import Request, Response
 from tailrace.server.streamed import StreamedBody, packed
 from tailrace.server.upload import Upload
-from tailrace.server.writes import check_coding, header_text
+from tailrace.server.writes import stored_type
 
 __all__ = ["Snapshots", "snapshot_pieces"]
 
@@ -69,7 +68,7 @@ class Snapshots:
                 raise SnapshotTooLarge(self._bytes_max)
             # Not when it has taken the room that others need.
             self._engine.check_room(int(length))
-        _content_type(request)
+        stored_type(request.headers)
         self._locate(self._engine.find(key), parse_offset(token))
 
     async def publish(self, request: Request, key: bytes, token: str) -> Response:
@@ -81,7 +80,7 @@ class Snapshots:
         """
         upload = request.sink
         assert isinstance(upload, Upload)
-        content_type = _content_type(request)
+        content_type = stored_type(request.headers)
         offset = parse_offset(token)
         stream_id = self._locate(self._engine.find(key), offset)
         if upload.stream_id not in (None, stream_id):
@@ -217,13 +216,3 @@ def _about(offset: Offset, state: StreamState) -> list[tuple[bytes, bytes]]:
         (h.STREAM_NEXT_OFFSET, offset.encoded()),
         (h.STREAM_UP_TO_DATE, h.TRUE if state.tail == offset else h.FALSE),
     ]
-
-
-def _content_type(request: Request) -> str:
-    headers = request.headers
-    if b"content-encoding" in headers:
-        check_coding(headers[b"content-encoding"])
-    given = header_text(headers.get(b"content-type"), "Content-Type")
-    content_type = given or DEFAULT_CONTENT_TYPE
-    essence(content_type)
-    return content_type

@@ -21,7 +21,7 @@ from tailrace.server.errors import ContentCodingRefused
 from tailrace.server.message import Request, Response
 from tailrace.server.problem import problem
 
-__all__ = ["Writes", "check_coding", "header_text"]
+__all__ = ["Writes", "stored_type"]
 
 _PRODUCER_HEADERS: Final = frozenset((b"producer-id", b"producer-epoch", b"producer-seq"))
 _INTEGER: Final = re.compile(rb"[0-9]{1,16}")
@@ -37,14 +37,9 @@ class Writes:
     def create(self, request: Request, key: bytes, reply: Callable[[Response], None]) -> None:
         """§5.1."""
         headers = request.headers
-        if b"content-encoding" in headers:
-            check_coding(headers[b"content-encoding"])
-        content_type = (
-            header_text(headers.get(b"content-type"), "Content-Type") or DEFAULT_CONTENT_TYPE
-        )
-        essence(content_type)
-        ttl = header_text(headers.get(b"stream-ttl"), "Stream-TTL")
-        expires_at = header_text(headers.get(b"stream-expires-at"), "Stream-Expires-At")
+        content_type = stored_type(headers)
+        ttl = _text(headers.get(b"stream-ttl"), "Stream-TTL")
+        expires_at = _text(headers.get(b"stream-expires-at"), "Stream-Expires-At")
         if ttl is not None and expires_at is not None:
             raise HeaderInvalid("Stream-TTL", "and Stream-Expires-At exclude each other")
         command = Create(
@@ -80,7 +75,7 @@ class Writes:
         """§5.2, §5.3."""
         headers = request.headers
         if b"content-encoding" in headers:
-            check_coding(headers[b"content-encoding"])
+            _check_coding(headers[b"content-encoding"])
         content_type = headers.get(b"content-type")
         claim = _producer(headers) if not _PRODUCER_HEADERS.isdisjoint(headers) else None
         command = Append(
@@ -125,7 +120,22 @@ class Writes:
         self._engine.submit(key, Delete(), deleted)
 
 
-def header_text(value: bytes | None, header: str) -> str | None:
+def stored_type(headers: dict[bytes, bytes]) -> str:
+    """
+    The type under which a body will be stored: of a new stream, or of a snapshot.
+
+    Raises:
+        ContentTypeInvalid, HeaderInvalid: It is no media type.
+        ContentCodingRefused: The body is compressed.
+    """
+    if b"content-encoding" in headers:
+        _check_coding(headers[b"content-encoding"])
+    content_type = _text(headers.get(b"content-type"), "Content-Type") or DEFAULT_CONTENT_TYPE
+    essence(content_type)
+    return content_type
+
+
+def _text(value: bytes | None, header: str) -> str | None:
     """
     A header's value, if it was sent.
 
@@ -140,7 +150,7 @@ def header_text(value: bytes | None, header: str) -> str | None:
     return text
 
 
-def check_coding(value: bytes) -> None:
+def _check_coding(value: bytes) -> None:
     """Raises ContentCodingRefused for a compressed body."""
     if value.lower() not in (b"", b"identity"):
         raise ContentCodingRefused
