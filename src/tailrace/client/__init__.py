@@ -5,6 +5,7 @@ The client: write, read and follow durable streams, on any server of the protoco
 """
 
 from tailrace.client.aio import AsyncBucket, AsyncClient, AsyncStream
+from tailrace.client.aio_producer import AsyncProducer, Delivery
 from tailrace.client.errors import (
     AnswerInvalid,
     Conflict,
@@ -12,6 +13,7 @@ from tailrace.client.errors import (
     OffsetGone,
     ProducerFenced,
     ProducerGap,
+    ProducerReused,
     RateLimited,
     Refused,
     ServerFailed,
@@ -23,6 +25,7 @@ from tailrace.client.errors import (
 )
 from tailrace.client.flow import Retry
 from tailrace.client.sync import Bucket, Client, Stream
+from tailrace.client.sync_producer import Producer
 from tailrace.client.values import (
     Appended,
     Bootstrap,
@@ -33,6 +36,7 @@ from tailrace.client.values import (
     Item,
     Listed,
     Part,
+    ProducerClaim,
     Snapshot,
     TextChunk,
 )
@@ -42,6 +46,7 @@ __all__ = [
     "Appended",
     "AsyncBucket",
     "AsyncClient",
+    "AsyncProducer",
     "AsyncStream",
     "Bootstrap",
     "Bucket",
@@ -50,14 +55,18 @@ __all__ = [
     "Client",
     "Conflict",
     "Created",
+    "Delivery",
     "Head",
     "Item",
     "Listed",
     "NotFound",
     "OffsetGone",
     "Part",
+    "Producer",
+    "ProducerClaim",
     "ProducerFenced",
     "ProducerGap",
+    "ProducerReused",
     "RateLimited",
     "Refused",
     "Retry",

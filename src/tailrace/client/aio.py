@@ -1,235 +1,44 @@
-"""The asynchronous shell, over aiohttp."""
+"""`AsyncClient`: what a server has, by calls to await."""
 
-import asyncio
-import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import wraps
-from io import BytesIO
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
-from urllib.parse import quote
 
-import aiohttp
-from yarl import URL
-
+from tailrace.client.aio_producer import produces
+from tailrace.client.aio_shell import AsyncHandle, AsyncShell, iterates, runs
 from tailrace.client.buckets import BucketFlows
-from tailrace.client.errors import Unreachable
-from tailrace.client.flow import (
-    Answer,
-    Body,
-    Call,
-    Effect,
-    Flow,
-    Give,
-    Piece,
-    Retry,
-    Send,
-    Value,
-    Wait,
-)
-from tailrace.client.items import Items
-from tailrace.client.requests import Options, Text
+from tailrace.client.flow import Retry
+from tailrace.client.requests import Options, Text, bucket_url, stream_url
 from tailrace.client.streams import StreamFlows
 
 __all__ = ["AsyncBucket", "AsyncClient", "AsyncStream"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
-F = TypeVar("F")
 
-CONNECTIONS_MAX: Final = 256
-LARGE_BYTES: Final = 1 << 20
-
-
-class _Exchange:
-    """One request at a time, and what is left to read of its answer."""
-
-    def __init__(self, shell: "AsyncShell") -> None:
-        self._shell = shell
-        self._response: aiohttp.ClientResponse | None = None
-        self._url = ""
-
-    async def send(self, call: Call) -> Answer:
-        self.close()
-        self._url = call.url
-        idle_s = call.idle_s or self._shell.timeout_s
-        timeout = aiohttp.ClientTimeout(None, sock_connect=self._shell.timeout_s, sock_read=idle_s)
-        try:
-            response = await self._shell.session().request(
-                call.method,
-                # As it is: it is encoded already.
-                URL(call.url, encoded=True),
-                headers=call.headers,
-                # A large one as a file: aiohttp then sends it piece by piece.
-                data=BytesIO(call.body) if len(call.body) > LARGE_BYTES else call.body or None,
-                timeout=timeout,
-                allow_redirects=False,
-            )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise Unreachable(call.url, _reason(error), False) from error
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Unreachable(call.url, _reason(error)) from error
-        self._response = response
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status, headers, call.url)
-
-    async def read(self, *, all_of_it: bool) -> bytes:
-        """The rest of the answer, or what comes next of it."""
-        if self._response is None:
-            return b""
-        try:
-            if all_of_it:
-                return await self._response.read()
-            return await self._response.content.readany()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            self.close()
-            raise Unreachable(self._url, _reason(error)) from error
-
-    def close(self) -> None:
-        """Whatever is left of an answer is not wanted."""
-        if self._response is not None:
-            if self._response.content.at_eof():
-                # All of it was read: the connection can be used again.
-                self._response.release()
-            else:
-                self._response.close()
-            self._response = None
-
-
-def _reason(error: BaseException) -> str:
-    return str(error) or type(error).__name__
-
-
-class AsyncShell:
-    """Performs effects by awaiting them."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self.timeout_s = timeout_s
-        self._session: aiohttp.ClientSession | None = None
-
-    def session(self) -> aiohttp.ClientSession:
-        """Made with the first request: it belongs to the loop that makes it."""
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX)
-            self._session = aiohttp.ClientSession(connector=connector)
-        return self._session
-
-    async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-
-    async def run(self, flow: Flow[T]) -> T:
-        """Drive a flow to its result."""
-        result: list[T] = []
-        async for _ in self._drive(flow, result.append):
-            raise AssertionError("this flow gives items")
-        return result[0]
-
-    async def iterate(self, items: Items[T]) -> AsyncIterator[T]:
-        """Drive a flow, and hand out what it gives."""
-        async for item in self._drive(items.flow, lambda _: None):
-            yield item
-
-    async def _drive(self, flow: Flow[Any], done: Callable[[Any], None]) -> AsyncIterator[Any]:
-        exchange = _Exchange(self)
-        outcome: Any = None
-        error: Unreachable | None = None
-        try:
-            while True:
-                try:
-                    effect = flow.send(outcome) if error is None else flow.throw(error)
-                except StopIteration as stop:
-                    done(stop.value)
-                    return
-                outcome, error = None, None
-                if isinstance(effect, Give):
-                    yield effect.item
-                    continue
-                try:
-                    outcome = await _perform(effect, exchange)
-                except Unreachable as failed:
-                    error = failed
-        finally:
-            flow.close()
-            exchange.close()
-
-
-async def _perform(effect: Effect, exchange: _Exchange) -> Any:
-    match effect:
-        case Send(call):
-            return await exchange.send(call)
-        case Body():
-            return await exchange.read(all_of_it=True)
-        case Piece():
-            return await exchange.read(all_of_it=False)
-        case Wait(seconds):
-            await asyncio.sleep(seconds)
-            return None
-        case Value(source):
-            value = source()
-            return await value if inspect.isawaitable(value) else value
-    raise AssertionError(f"unknown effect {effect!r}")
-
-
-class _Handle(Generic[F]):
-    """What stands for something on a server: its flows, and the shell that performs them."""
-
-    def __init__(self, shell: AsyncShell, flows: F, options: Options) -> None:
-        self._shell = shell
-        self._flows = flows
-        self._options = options
-
-
-def _runs(
-    flow: Callable[Concatenate[F, P], Flow[T]],
-) -> "Callable[Concatenate[_Handle[F], P], Awaitable[T]]":
-    """A method that does what a flow says."""
-
-    @wraps(flow)
-    async def method(self: "_Handle[F]", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._shell.run(flow(self._flows, *args, **kwargs))
-
-    return method
-
-
-def _iterates(
-    flow: Callable[Concatenate[F, P], Items[T]],
-) -> "Callable[Concatenate[_Handle[F], P], AsyncIterator[T]]":
-    """A method that iterates over what a flow gives."""
-
-    @wraps(flow)
-    def method(self: "_Handle[F]", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        return self._shell.iterate(flow(self._flows, *args, **kwargs))
-
-    return method
-
-
-class AsyncStream(_Handle[StreamFlows]):
+class AsyncStream(AsyncHandle[StreamFlows]):
     """One stream at its URL; made by `AsyncClient.stream` or `AsyncBucket.stream`."""
 
     @property
     def url(self) -> str:
         return self._flows.url
 
-    create = _runs(StreamFlows.create)
-    append = _runs(StreamFlows.append)
-    append_json = _runs(StreamFlows.append_json)
-    close = _runs(StreamFlows.close)
-    delete = _runs(StreamFlows.delete)
-    head = _runs(StreamFlows.head)
-    read = _iterates(StreamFlows.read)
-    tail = _iterates(StreamFlows.tail)
-    read_json = _iterates(StreamFlows.read_json)
-    tail_json = _iterates(StreamFlows.tail_json)
-    tail_text = _iterates(StreamFlows.tail_text)
-    publish_snapshot = _runs(StreamFlows.publish_snapshot)
-    snapshot = _runs(StreamFlows.snapshot)
-    bootstrap = _runs(StreamFlows.bootstrap)
-    bootstrap_parts = _iterates(StreamFlows.bootstrap_parts)
+    create = runs(StreamFlows.create)
+    append = runs(StreamFlows.append)
+    append_json = runs(StreamFlows.append_json)
+    producer = produces(StreamFlows.producer)
+    close = runs(StreamFlows.close)
+    delete = runs(StreamFlows.delete)
+    head = runs(StreamFlows.head)
+    read = iterates(StreamFlows.read)
+    tail = iterates(StreamFlows.tail)
+    read_json = iterates(StreamFlows.read_json)
+    tail_json = iterates(StreamFlows.tail_json)
+    tail_text = iterates(StreamFlows.tail_text)
+    publish_snapshot = runs(StreamFlows.publish_snapshot)
+    snapshot = runs(StreamFlows.snapshot)
+    bootstrap = runs(StreamFlows.bootstrap)
+    bootstrap_parts = iterates(StreamFlows.bootstrap_parts)
 
 
-class AsyncBucket(_Handle[BucketFlows]):
+class AsyncBucket(AsyncHandle[BucketFlows]):
     """One bucket at its URL; made by `AsyncClient.bucket`."""
 
     @property
@@ -241,10 +50,10 @@ class AsyncBucket(_Handle[BucketFlows]):
         url = self._flows.stream_url(stream_id)
         return AsyncStream(self._shell, StreamFlows(url, self._options), self._options)
 
-    create = _runs(BucketFlows.create)
-    delete = _runs(BucketFlows.delete)
-    info = _runs(BucketFlows.info)
-    streams = _iterates(BucketFlows.streams)
+    create = runs(BucketFlows.create)
+    delete = runs(BucketFlows.delete)
+    info = runs(BucketFlows.info)
+    streams = iterates(BucketFlows.streams)
 
 
 class AsyncClient:
@@ -264,13 +73,18 @@ class AsyncClient:
         self._shell = AsyncShell(timeout_s)
 
     def stream(self, path: str) -> AsyncStream:
-        """The stream at `/v1/stream/{path}`; a path is text and is percent-encoded here."""
-        url = f"{self.url}/v1/stream/{quote(path.lstrip('/'))}"
+        """
+        The stream at `/v1/stream/{path}`; a path is text and is percent-encoded here.
+
+        Other servers have their streams elsewhere: a whole `http://` or `https://` URL is taken as
+        it is.
+        """
+        url = stream_url(self.url, path)
         return AsyncStream(self._shell, StreamFlows(url, self._options), self._options)
 
     def bucket(self, bucket_id: str) -> AsyncBucket:
         """The bucket at `/{bucket_id}`."""
-        url = f"{self.url}/{quote(bucket_id, safe='')}"
+        url = bucket_url(self.url, bucket_id)
         return AsyncBucket(self._shell, BucketFlows(url, self._options), self._options)
 
     async def close(self) -> None:

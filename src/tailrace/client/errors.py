@@ -11,6 +11,7 @@ What can go wrong, one class each, under one base.
         Conflict             409: it exists otherwise, is of another type, or not empty
           StreamClosed         it takes no more
           ProducerGap          a predecessor of a batch has not arrived
+            ProducerReused       the producer id and epoch were used before
         OffsetGone           410: no longer retained
         TooLarge             413
         RateLimited          429
@@ -29,6 +30,7 @@ __all__ = [
     "OffsetGone",
     "ProducerFenced",
     "ProducerGap",
+    "ProducerReused",
     "RateLimited",
     "Refused",
     "ServerFailed",
@@ -140,6 +142,19 @@ class ProducerGap(Conflict):
     @property
     def received_seq(self) -> int | None:
         return self._number("producer-received-seq")
+
+
+class ProducerReused(ProducerGap):
+    """
+    Another run wrote with this producer id in this epoch: the server would take our batches for
+    its, and drop them. Use a higher epoch, another id, or `auto_claim`.
+    """
+
+    def __str__(self) -> str:
+        return (
+            f"{self.status} at {self.url}: this producer id was used in this epoch before;"
+            " use a higher epoch, another id, or auto_claim"
+        )
 
 
 class OffsetGone(Refused):

@@ -11,7 +11,7 @@ A flow is a generator. It yields an effect and is sent what came of it:
     Give(item)      hand an item to who iterates         nothing
 
 and returns its result. `Unreachable` is thrown into it where a request, or reading its answer,
-failed.
+failed, and whatever something of the user's raises.
 
 Rule 1: every decision is made here: what to send, whether to try again, where to resume, what is an
 error. A shell only performs effects, so that both behave the same.

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tailrace.client.errors import Unreachable
 from tailrace.client.flow import Flow, Give
 
 __all__ = ["Items", "each"]
@@ -22,7 +21,7 @@ class Items(Generic[T]):
 def each(flow: Flow[None], make: Callable[[Any], Iterable[Any]]) -> Flow[None]:
     """The same flow with other items: those that are made of each of its own."""
     outcome: Any = None
-    error: Unreachable | None = None
+    error: Exception | None = None
     while True:
         try:
             effect = flow.send(outcome) if error is None else flow.throw(error)
@@ -35,5 +34,5 @@ def each(flow: Flow[None], make: Callable[[Any], Iterable[Any]]) -> Flow[None]:
         else:
             try:
                 outcome = yield effect
-            except Unreachable as failed:
+            except Exception as failed:
                 error = failed

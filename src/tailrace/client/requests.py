@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from tailrace.client.flow import Call, Flow, Retry, Value
 
-__all__ = ["Options", "Text", "make_call"]
+__all__ = ["Options", "Text", "bucket_url", "make_call", "stream_url"]
 
 Text: TypeAlias = str | Callable[[], Any]
 """A header or a parameter: a text, or something to call for it before each request."""
@@ -24,6 +24,18 @@ class Options:
     """A live read on which nothing comes for this long, not even a heartbeat, is given up."""
 
 
+def stream_url(server: str, path: str) -> str:
+    """Where a stream of a server is; a path that is a whole URL says so itself."""
+    if path.startswith(("http://", "https://")):
+        return path
+    return f"{server}/v1/stream/{quote(path.lstrip('/'))}"
+
+
+def bucket_url(server: str, bucket_id: str) -> str:
+    """Where a bucket of a server is."""
+    return f"{server}/{quote(bucket_id, safe='')}"
+
+
 def make_call(
     options: Options,
     method: str,
@@ -37,7 +49,8 @@ def make_call(
     """A request with a client's options, those that are asked for each time asked."""
     query = {**(yield from _texts(options.params)), **(params or {})}
     sent = {**(yield from _texts(options.headers)), **(headers or {})}
-    return Call(method, f"{url}?{urlencode(query)}" if query else url, sent, body, safe)
+    mark = "&" if "?" in url else "?"
+    return Call(method, f"{url}{mark}{urlencode(query)}" if query else url, sent, body, safe)
 
 
 def _texts(values: Mapping[str, Text]) -> Flow[dict[str, str]]:

@@ -7,11 +7,15 @@ same.
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from uuid import uuid4
 
+from tailrace.client.answers import appended, chunk_of, is_true, next_offset
+from tailrace.client.batching import Limits
 from tailrace.client.decoding import json_items, split_place, text_chunks
+from tailrace.client.encoding import encode_json
 from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
 from tailrace.client.flow import (
     PASSING,
@@ -28,10 +32,19 @@ from tailrace.client.flow import (
     refused,
 )
 from tailrace.client.items import Items, each
+from tailrace.client.producing import Plan, ProducerSetup
 from tailrace.client.requests import make_call
 from tailrace.client.snapshots import SnapshotFlows
 from tailrace.client.sse import EventParser
-from tailrace.client.values import Appended, Chunk, Created, Head, Item, TextChunk
+from tailrace.client.values import (
+    Appended,
+    Chunk,
+    Created,
+    Head,
+    Item,
+    ProducerClaim,
+    TextChunk,
+)
 
 __all__ = ["StreamFlows"]
 
@@ -77,8 +90,8 @@ class StreamFlows(SnapshotFlows):
         return Created(
             new=answer.status == 201,
             content_type=answer.headers.get("content-type", content_type or DEFAULT_CONTENT_TYPE),
-            next_offset=_next_offset(answer),
-            closed=_is_true(answer, "stream-closed"),
+            next_offset=next_offset(answer),
+            closed=is_true(answer, "stream-closed"),
         )
 
     def append(
@@ -88,14 +101,17 @@ class StreamFlows(SnapshotFlows):
         *,
         seq: str | None = None,
         close: bool = False,
+        claim: ProducerClaim | None = None,
     ) -> Flow[Appended]:
         """
         Append bytes, in one step with closing the stream if asked.
 
-        Not repeated when it is unknown whether it was stored: `Producer` is for that.
+        Not repeated when it is unknown whether it was stored, unless a `claim` tells the server
+        which append this is: then it is stored once. `producer` makes the claims by itself.
 
         Raises:
             StreamClosed, Conflict, NotFound: It cannot be appended.
+            ProducerFenced, ProducerGap: The claim's epoch is stale; a predecessor is missing.
             Unreachable, ServerFailed: It may have been stored, or not.
         """
         headers = {"content-type": content_type}
@@ -103,27 +119,76 @@ class StreamFlows(SnapshotFlows):
             headers["stream-seq"] = seq
         if close:
             headers["stream-closed"] = "true"
-        call = yield from self._call("POST", headers=headers, body=data, safe=False)
+        if claim is not None:
+            headers.update(claim.headers())
+        safe = claim is not None
+        call = yield from self._call("POST", headers=headers, body=data, safe=safe)
         answer = yield from expect(call, self._options.retry, 200, 204)
         yield Body()
-        return Appended(_next_offset(answer), _is_true(answer, "stream-closed"))
+        return appended(answer, claimed=claim is not None)
 
-    def append_json(self, *items: object, close: bool = False) -> Flow[Appended]:
+    def append_json(
+        self, *items: object, close: bool = False, claim: ProducerClaim | None = None
+    ) -> Flow[Appended]:
         """
         Append values to a stream of JSON, a message each, in one step.
 
         Raises:
             As `append` does.
         """
-        body = json.dumps(items, ensure_ascii=False, separators=(",", ":")).encode()
-        return (yield from self.append(body, _JSON, close=close))
+        return (yield from self.append(encode_json(items), _JSON, close=close, claim=claim))
+
+    def producer(
+        self,
+        producer_id: str | None = None,
+        *,
+        epoch: int = 0,
+        auto_claim: bool = False,
+        content_type: str = _JSON,
+        batch_bytes_max: int = 1 << 20,
+        batch_count_max: int = 10_000,
+        linger_s: float = 0.005,
+        in_flight_max: int = 5,
+        queue_bytes_max: int = 32 << 20,
+        queue_count_max: int = 100_000,
+        on_error: Callable[[Exception], object] | None = None,
+    ) -> ProducerSetup:
+        """
+        Something to append with in the background, each message stored once and in order (§5.2.1).
+
+        Messages go in batches: when one is full, or after `linger_s`. On a stream that is not of
+        JSON a batch is one message to the server; `batch_count_max=1` keeps each its own.
+
+        Args:
+            producer_id: Who writes, for writers that go on after a restart; a random one if not
+                given. To use one again takes a higher `epoch`, or `auto_claim`.
+            auto_claim: Take the next epoch where that id was used before, and end who holds it.
+            in_flight_max: So many requests at once.
+            queue_bytes_max, queue_count_max: While so much is not stored, `append` waits.
+            on_error: Called once with what ends the producer, in its thread or loop.
+
+        Raises:
+            ValueError: A limit, the epoch or the id is none.
+        """
+        if producer_id == "" or not 0 <= epoch < 2**53:
+            raise ValueError("producer_id must not be empty, and epoch must be 0 to 2**53 - 1")
+        limits = Limits(
+            batch_bytes_max,
+            batch_count_max,
+            linger_s,
+            in_flight_max,
+            queue_bytes_max,
+            queue_count_max,
+        )
+        plan = Plan(content_type, producer_id is not None, auto_claim, on_error)
+        return ProducerSetup(self.url, producer_id or str(uuid4()), epoch, plan, limits)
 
     def close(self) -> Flow[Appended]:
         """Close the stream: nothing more can be appended. No error if it is closed already."""
         call = yield from self._call("POST", headers={"stream-closed": "true"})
         answer = yield from expect(call, self._options.retry, 200, 204)
         yield Body()
-        return Appended(_next_offset(answer), closed=True)
+        return Appended(next_offset(answer), closed=True)
 
     def delete(self) -> Flow[None]:
         """
@@ -151,8 +216,8 @@ class StreamFlows(SnapshotFlows):
         ttl = found.get("stream-ttl")
         return Head(
             content_type=found.get("content-type", DEFAULT_CONTENT_TYPE),
-            next_offset=_next_offset(answer),
-            closed=_is_true(answer, "stream-closed"),
+            next_offset=next_offset(answer),
+            closed=is_true(answer, "stream-closed"),
             ttl_s=int(ttl) if ttl and ttl.isdecimal() else None,
             expires_at=found.get("stream-expires-at"),
             snapshot_offset=found.get("stream-snapshot-offset"),
@@ -217,7 +282,7 @@ class StreamFlows(SnapshotFlows):
             call = yield from self._call("GET", {"offset": offset})
             answer = yield from expect(call, self._options.retry, 200)
             data = yield Body()
-            chunk = _chunk(answer, data)
+            chunk = chunk_of(answer, data)
             if chunk.data or chunk.closed:
                 yield Give(chunk)
             if chunk.up_to_date or chunk.closed:
@@ -280,7 +345,7 @@ class StreamFlows(SnapshotFlows):
         if answer.status not in (200, 204):
             raise (yield from refused(answer))
         data = yield Body()
-        chunk = _chunk(answer, data)
+        chunk = chunk_of(answer, data)
         if place.mode == _CATCH_UP:
             if chunk.up_to_date:
                 place.mode = _SSE
@@ -356,20 +421,3 @@ def _control(answer: Answer, data: bytes) -> dict[str, Any]:
         raise AnswerInvalid(answer.url, "a control event without streamNextOffset") from None
     fields: dict[str, Any] = control
     return fields
-
-
-def _next_offset(answer: Answer) -> str:
-    try:
-        return answer.headers["stream-next-offset"]
-    except KeyError:
-        raise AnswerInvalid(answer.url, "the answer has no Stream-Next-Offset") from None
-
-
-def _is_true(answer: Answer, header: str) -> bool:
-    return answer.headers.get(header, "").lower() == "true"
-
-
-def _chunk(answer: Answer, data: bytes) -> Chunk:
-    closed = _is_true(answer, "stream-closed")
-    up_to_date = closed or _is_true(answer, "stream-up-to-date")
-    return Chunk(data, _next_offset(answer), up_to_date, closed)

@@ -13,9 +13,30 @@ __all__ = [
     "Item",
     "Listed",
     "Part",
+    "ProducerClaim",
     "Snapshot",
     "TextChunk",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerClaim:
+    """
+    Whose append this is, and which one (§5.2.1): a server stores each once, however often it comes.
+
+    `seq` begins at 0 in each epoch and grows by one with each request.
+    """
+
+    producer_id: str
+    epoch: int
+    seq: int
+
+    def headers(self) -> dict[str, str]:
+        return {
+            "producer-id": self.producer_id,
+            "producer-epoch": str(self.epoch),
+            "producer-seq": str(self.seq),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +53,8 @@ class Created:
 class Appended:
     """Stored, durably. `duplicate`: it had been stored before, by the same producer request."""
 
-    next_offset: str
+    next_offset: str | None
+    """The stream's tail after it; other servers do not say it of a duplicate."""
     closed: bool
     duplicate: bool = False
 

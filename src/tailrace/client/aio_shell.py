@@ -1,0 +1,201 @@
+"""The asynchronous shell: performs effects by awaiting them, over aiohttp."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import wraps
+from io import BytesIO
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+
+import aiohttp
+from yarl import URL
+
+from tailrace.client.errors import Unreachable
+from tailrace.client.flow import (
+    Answer,
+    Body,
+    Call,
+    Effect,
+    Flow,
+    Give,
+    Piece,
+    Send,
+    Value,
+    Wait,
+)
+from tailrace.client.items import Items
+from tailrace.client.requests import Options
+
+__all__ = ["AsyncHandle", "AsyncShell", "iterates", "runs"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F")
+
+CONNECTIONS_MAX: Final = 256
+LARGE_BYTES: Final = 1 << 20
+
+
+class _Exchange:
+    """One request at a time, and what is left to read of its answer."""
+
+    def __init__(self, shell: "AsyncShell") -> None:
+        self._shell = shell
+        self._response: aiohttp.ClientResponse | None = None
+        self._url = ""
+
+    async def send(self, call: Call) -> Answer:
+        self.close()
+        self._url = call.url
+        idle_s = call.idle_s or self._shell.timeout_s
+        timeout = aiohttp.ClientTimeout(None, sock_connect=self._shell.timeout_s, sock_read=idle_s)
+        try:
+            response = await self._shell.session().request(
+                call.method,
+                # As it is: it is encoded already.
+                URL(call.url, encoded=True),
+                headers=call.headers,
+                # A large one as a file: aiohttp then sends it piece by piece.
+                data=BytesIO(call.body) if len(call.body) > LARGE_BYTES else call.body or None,
+                timeout=timeout,
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise Unreachable(call.url, _reason(error), False) from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Unreachable(call.url, _reason(error)) from error
+        self._response = response
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status, headers, call.url)
+
+    async def read(self, *, all_of_it: bool) -> bytes:
+        """The rest of the answer, or what comes next of it."""
+        if self._response is None:
+            return b""
+        try:
+            if all_of_it:
+                return await self._response.read()
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            self.close()
+            raise Unreachable(self._url, _reason(error)) from error
+
+    def close(self) -> None:
+        """Whatever is left of an answer is not wanted."""
+        if self._response is not None:
+            if self._response.content.at_eof():
+                # All of it was read: the connection can be used again.
+                self._response.release()
+            else:
+                self._response.close()
+            self._response = None
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+class AsyncShell:
+    """Performs effects by awaiting them."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._session: aiohttp.ClientSession | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        """Made with the first request: it belongs to the loop that makes it."""
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX)
+            self._session = aiohttp.ClientSession(connector=connector)
+        return self._session
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Drive a flow to its result."""
+        result: list[T] = []
+        async for _ in self._drive(flow, result.append):
+            raise AssertionError("this flow gives items")
+        return result[0]
+
+    async def iterate(self, items: Items[T]) -> AsyncIterator[T]:
+        """Drive a flow, and hand out what it gives."""
+        async for item in self._drive(items.flow, lambda _: None):
+            yield item
+
+    async def _drive(self, flow: Flow[Any], done: Callable[[Any], None]) -> AsyncIterator[Any]:
+        exchange = _Exchange(self)
+        outcome: Any = None
+        error: Exception | None = None
+        try:
+            while True:
+                try:
+                    effect = flow.send(outcome) if error is None else flow.throw(error)
+                except StopIteration as stop:
+                    done(stop.value)
+                    return
+                outcome, error = None, None
+                if isinstance(effect, Give):
+                    yield effect.item
+                    continue
+                try:
+                    outcome = await _perform(effect, exchange)
+                except Exception as failed:
+                    # Not only `Unreachable`: something of the user's may have failed as well.
+                    error = failed
+        finally:
+            flow.close()
+            exchange.close()
+
+
+async def _perform(effect: Effect, exchange: _Exchange) -> Any:
+    match effect:
+        case Send(call):
+            return await exchange.send(call)
+        case Body():
+            return await exchange.read(all_of_it=True)
+        case Piece():
+            return await exchange.read(all_of_it=False)
+        case Wait(seconds):
+            await asyncio.sleep(seconds)
+            return None
+        case Value(source):
+            value = source()
+            return await value if inspect.isawaitable(value) else value
+    raise AssertionError(f"unknown effect {effect!r}")
+
+
+class AsyncHandle(Generic[F]):
+    """What stands for something on a server: its flows, and the shell that performs them."""
+
+    def __init__(self, shell: AsyncShell, flows: F, options: Options) -> None:
+        self._shell = shell
+        self._flows = flows
+        self._options = options
+
+
+def runs(
+    flow: Callable[Concatenate[F, P], Flow[T]],
+) -> "Callable[Concatenate[AsyncHandle[F], P], Coroutine[Any, Any, T]]":
+    """A method that does what a flow says."""
+
+    @wraps(flow)
+    async def method(self: "AsyncHandle[F]", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._shell.run(flow(self._flows, *args, **kwargs))
+
+    return method
+
+
+def iterates(
+    flow: Callable[Concatenate[F, P], Items[T]],
+) -> "Callable[Concatenate[AsyncHandle[F], P], AsyncIterator[T]]":
+    """A method that iterates over what a flow gives."""
+
+    @wraps(flow)
+    def method(self: "AsyncHandle[F]", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        return self._shell.iterate(flow(self._flows, *args, **kwargs))
+
+    return method

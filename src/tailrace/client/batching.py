@@ -1,0 +1,258 @@
+"""
+What a producer has yet to deliver: the rules of §5.2.1 from the writer's side.
+
+Rule 1: a batch gets its sequence number when it is first sent and keeps it, whatever happens. To
+send it again is then safe: a server stores it once.
+
+Rule 2: several batches are on their way at once, but a server stores them in their order only. One
+that arrived before its predecessor is refused, and goes again when that is acknowledged.
+
+Rule 3: a stale epoch is followed by a new one only if it is known of every batch on its way whether
+it was stored: in the new epoch the server would not recognise it, and would store it twice.
+
+Rule 4: the first error that does not pass is the last word. Everything that is not acknowledged
+fails with it, since nothing may overtake.
+
+This file knows no clock, no thread and no socket. A shell makes sure that one call runs at a time.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tailrace.client.values import ProducerClaim
+
+__all__ = ["Batch", "Batching", "Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much goes together, and how much may wait."""
+
+    batch_bytes_max: int = 1 << 20
+    batch_count_max: int = 10_000
+    linger_s: float = 0.005
+    """How long a batch that is not full waits for more."""
+    in_flight_max: int = 5
+    queue_bytes_max: int = 32 << 20
+    queue_count_max: int = 100_000
+
+    def __post_init__(self) -> None:
+        for name in ("batch_bytes_max", "batch_count_max", "in_flight_max", "queue_bytes_max"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, and is {getattr(self, name)}")
+        if self.queue_count_max < 1 or self.linger_s < 0:
+            raise ValueError("queue_count_max must be at least 1, and linger_s not below 0")
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Messages that go in one request."""
+
+    index: int
+    born: float
+    delivery: Any
+    """What the caller holds of it: told when it is stored, or cannot be."""
+    items: list[bytes] = field(default_factory=list)
+    size: int = 0
+    closes: bool = False
+    claim: ProducerClaim | None = None
+    doubtful: bool = False
+    """An attempt to send it may have been carried out, though its answer is not known."""
+
+
+class Batching:
+    """The batches of one producer, from `add` to `acknowledge`."""
+
+    def __init__(
+        self,
+        producer_id: str,
+        epoch: int,
+        limits: Limits,
+        clock: Callable[[], float],
+        make_delivery: Callable[[], Any],
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.limits = limits
+        self._clock = clock
+        self._make_delivery = make_delivery
+        self._open: deque[Batch] = deque()
+        self._flying: dict[int, Batch] = {}
+        self._returned: list[Batch] = []
+        self._next_index = 0
+        self._next_seq = 0
+        self._claimed: int | None = None
+        self.bytes = 0
+        self.count = 0
+        self.hurry = 0
+        """How many wait for everything to be delivered: while there are any, nothing lingers."""
+        self.slots = 0
+        self.idle_slots = 0
+        self.failure: Exception | None = None
+        self.ended = False
+        """Nothing more is taken in."""
+
+    # -- in ----------------------------------------------------------------------------------
+
+    def has_room(self, size: int) -> bool:
+        """Whether a message fits; one too large for the whole queue does when that is empty."""
+        if not self.count:
+            return True
+        limits = self.limits
+        return self.count < limits.queue_count_max and self.bytes + size <= limits.queue_bytes_max
+
+    def add(self, data: bytes) -> tuple[Any, bool]:
+        """
+        Take in a message: what to hold of it, and whether a slot should look at it.
+
+        Raises:
+            TailraceError: The producer failed.
+            ValueError: It is closed.
+        """
+        if self.failure is not None or self.ended:
+            self.check()
+        size = len(data) + 1
+        self.bytes += size
+        self.count += 1
+        if self._open:
+            batch = self._open[-1]
+            if batch.size + size <= self.limits.batch_bytes_max and not self._is_full(batch):
+                batch.items.append(data)
+                batch.size += size
+                return batch.delivery, self._is_full(batch)
+        batch = self._begin()
+        batch.items.append(data)
+        batch.size = size
+        return batch.delivery, True
+
+    def add_closure(self) -> Any:
+        """The last batch closes the stream, with what is still open or without content."""
+        self.check()
+        batch = self._open[-1] if self._open else self._begin()
+        batch.closes = True
+        self.ended = True
+        return batch.delivery
+
+    def check(self) -> None:
+        if self.failure is not None:
+            # It may be raised many times: without the trace of the last one.
+            raise self.failure.with_traceback(None)
+        if self.ended:
+            raise ValueError("the producer is closed")
+
+    def _begin(self) -> Batch:
+        batch = Batch(self._next_index, self._clock(), self._make_delivery())
+        self._next_index += 1
+        self._open.append(batch)
+        return batch
+
+    def _is_full(self, batch: Batch) -> bool:
+        limits = self.limits
+        return batch.size >= limits.batch_bytes_max or len(batch.items) >= limits.batch_count_max
+
+    # -- out ---------------------------------------------------------------------------------
+
+    def take(self) -> Batch | None:
+        """The next batch to send, if it is time."""
+        if self.is_halted or not self._open or self.linger_left_s() > 0:
+            return None
+        # The first one of an epoch goes alone: to a server that does not know the epoch yet, the
+        # second would be an error and not too early (§5.2.1).
+        if len(self._flying) >= self.limits.in_flight_max or 0 in self._flying:
+            return None
+        batch = self._open.popleft()
+        batch.claim = ProducerClaim(self.producer_id, self.epoch, self._next_seq)
+        self._flying[self._next_seq] = batch
+        self._next_seq += 1
+        return batch
+
+    def linger_left_s(self) -> float:
+        """How long the next batch still waits for more; nothing if another follows it."""
+        if not self._open or len(self._open) > 1 or self.hurry:
+            return 0.0
+        batch = self._open[0]
+        if batch.closes or self._is_full(batch):
+            return 0.0
+        return max(0.0, batch.born + self.limits.linger_s - self._clock())
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to send, and nothing will come."""
+        return self.failure is not None or (self.ended and not any(self._pending()))
+
+    def reserve_slot(self) -> bool:
+        """Whether another slot would have something to do: then it counts from now on."""
+        if not self._open or self.idle_slots or self.slots >= self.limits.in_flight_max:
+            return False
+        self.slots += 1
+        return True
+
+    # -- what came of it ---------------------------------------------------------------------
+
+    def in_turn(self, batch: Batch) -> bool:
+        """Whether all that come before it are stored."""
+        assert batch.claim is not None
+        return batch.claim.seq - 1 not in self._flying
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether a batch that waits for its turn will not get one with the number it has."""
+        return self.failure is not None or self._claimed is not None
+
+    def acknowledge(self, batch: Batch) -> None:
+        """It is stored."""
+        if self.failure is None:
+            self._land(batch)
+            self.bytes -= batch.size
+            self.count -= len(batch.items)
+            self._claim_if_all_landed()
+
+    def begin_epoch(self, batch: Batch, epoch: int) -> None:
+        """The first batch goes in another epoch: the one before was not used by us."""
+        self.epoch = epoch
+        batch.claim = ProducerClaim(self.producer_id, epoch, 0)
+
+    def give_back(self, batch: Batch, epoch: int | None = None) -> None:
+        """It is certainly not stored: it goes again, in an epoch above a stale one."""
+        if self.failure is None:
+            self._land(batch)
+            self._returned.append(batch)
+            self._claimed = max(self._claimed or 0, epoch or 0)
+            self._claim_if_all_landed()
+
+    def _land(self, batch: Batch) -> None:
+        assert batch.claim is not None
+        del self._flying[batch.claim.seq]
+
+    def _claim_if_all_landed(self) -> None:
+        if self._claimed is None or self._flying:
+            return
+        self._open.extendleft(sorted(self._returned, key=lambda batch: -batch.index))
+        self._returned.clear()
+        self.epoch, self._claimed, self._next_seq = self._claimed, None, 0
+
+    def is_delivered(self, index: int) -> bool:
+        """Whether everything up to a batch is stored."""
+        return all(batch.index > index for batch in self._pending())
+
+    @property
+    def last_index(self) -> int:
+        return self._next_index - 1
+
+    def fail(self, error: Exception) -> list[Batch]:
+        """Deliver nothing more: what is left, all of which has failed. Empty if it had already."""
+        if self.failure is not None:
+            return []
+        self.failure = error
+        return self.undelivered()
+
+    def undelivered(self) -> list[Batch]:
+        """What is not acknowledged, in order."""
+        return sorted(self._pending(), key=lambda batch: batch.index)
+
+    def _pending(self) -> Iterator[Batch]:
+        yield from self._flying.values()
+        yield from self._returned
+        yield from self._open

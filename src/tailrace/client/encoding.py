@@ -1,0 +1,18 @@
+"""Values to JSON, as it is sent."""
+
+import json
+
+__all__ = ["encode_json"]
+
+# Made once: `json.dumps` with options makes one for each value. NaN and Infinity are no JSON.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def encode_json(value: object) -> bytes:
+    """
+    A value as JSON.
+
+    Raises:
+        TypeError, ValueError: It is none.
+    """
+    return _encode(value).encode()

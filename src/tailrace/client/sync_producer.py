@@ -1,0 +1,214 @@
+"""`Producer`: exactly-once writing from any thread, by threads of its own."""
+
+import atexit
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from tailrace.client.batching import Batching
+from tailrace.client.encoding import encode_json
+from tailrace.client.producing import ProducerFlows, ProducerSetup
+from tailrace.client.requests import Options
+from tailrace.client.streams import StreamFlows
+from tailrace.client.sync_shell import Handle, Shell, runs
+from tailrace.client.values import Appended
+
+__all__ = ["Producer", "produces"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_log = logging.getLogger("tailrace.client")
+_at_work: "weakref.WeakSet[Producer]" = weakref.WeakSet()
+
+
+class _Threads:
+    """The monitor of threads: a lock, and a condition to wait for."""
+
+    def __init__(self, shell: Shell, flows: ProducerFlows, batching: Batching) -> None:
+        self._shell = shell
+        self._flows = flows
+        self._batching = batching
+        self.lock = threading.Condition()
+
+    def change(self, action: Callable[[], T]) -> T:
+        with self.lock:
+            result = action()
+            self.lock.notify_all()
+            return result
+
+    def wait(self, ready: Callable[[], Any], wait_s: Callable[[], float | None]) -> Any:
+        with self.lock:
+            while (found := ready()) is None:
+                self.lock.wait(wait_s())
+            return found
+
+    def start_slot(self) -> None:
+        run, slot = self._shell.run, self._flows.slot()
+        thread = threading.Thread(target=run, args=(slot,), name="tailrace-producer", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            if not self.change(self._without_slot):
+                self._flows.fail(error)
+
+    def _without_slot(self) -> int:
+        self._batching.slots -= 1
+        return self._batching.slots
+
+
+class Producer(Handle[ProducerFlows]):
+    """
+    Appends to one stream in the background: batched, several requests at once, each message stored
+    once and in order whatever is lost, refused or restarted on the way.
+
+    Made by `Stream.producer`. Safe to share between threads. An error that does not pass ends it:
+    `append`, `flush`, `close` and the futures of all that was not stored raise it.
+    """
+
+    def __init__(
+        self, shell: Shell, flows: ProducerFlows, options: Options, batching: Batching
+    ) -> None:
+        super().__init__(shell, flows, options)
+        self._batching = batching
+        self._threads = _Threads(shell, flows, batching)
+        self._lock = self._threads.lock
+        self._is_json = flows.is_json
+        self._is_closed = False
+        flows.monitor = self._threads
+
+    @property
+    def producer_id(self) -> str:
+        return self._batching.producer_id
+
+    @property
+    def epoch(self) -> int:
+        """As given, or as claimed."""
+        return self._batching.epoch
+
+    def append(self, data: bytes | str) -> "Future[Appended]":
+        """
+        Append a message; on a JSON stream, one that is encoded already.
+
+        Returns at once, or when there is room in the queue. The future is that of its batch.
+
+        Raises:
+            TailraceError: The producer failed.
+            ValueError: It is closed.
+        """
+        if isinstance(data, str):
+            data = data.encode()
+        batching = self._batching
+        with self._lock:
+            if batching.failure is None and not batching.has_room(len(data)):
+                self._wait_for_room(len(data))
+            future, wakes = batching.add(data)
+            if not wakes:
+                return future  # type: ignore[no-any-return]
+            starts = batching.reserve_slot()
+            self._lock.notify_all()
+        if starts:
+            self._start()
+        return future  # type: ignore[no-any-return]
+
+    def append_json(self, value: object) -> "Future[Appended]":
+        """
+        Append a value to a JSON stream.
+
+        Raises:
+            As `append` does; TypeError, ValueError: It is not JSON.
+        """
+        if not self._is_json:
+            raise TypeError("append_json is for producers whose content_type is JSON")
+        return self.append(encode_json(value))
+
+    flush = runs(ProducerFlows.flush)
+    close_stream = runs(ProducerFlows.close_stream)
+
+    def undelivered(self) -> list[bytes]:
+        """What is not acknowledged, in order; after an error, some of it may be stored anyway."""
+        with self._lock:
+            return [item for batch in self._batching.undelivered() for item in batch.items]
+
+    def close(self) -> None:
+        """
+        Wait until everything is stored, and take no more. The stream stays open.
+
+        Raises:
+            TailraceError: It cannot be: whatever ended the producer. Once; later calls do nothing.
+        """
+        if not self._is_closed:
+            self._is_closed = True
+            _at_work.discard(self)
+            self._shell.run(self._flows.close())
+
+    def _wait_for_room(self, size: int) -> None:
+        batching = self._batching
+        batching.hurry += 1
+        try:
+            self._lock.notify_all()
+            while batching.failure is None and not batching.has_room(size):
+                self._lock.wait()
+        finally:
+            batching.hurry -= 1
+
+    def _start(self) -> None:
+        _at_work.add(self)
+        self._threads.start_slot()
+
+    def __enter__(self) -> "Producer":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except Exception as failed:
+            if error is None:
+                raise
+            # The error of the block is what the caller looks for; this one is not lost either.
+            if failed is not error:
+                error.add_note(f"The producer could not deliver everything: {failed}")
+
+
+def produces(
+    setup: Callable[Concatenate[StreamFlows, P], ProducerSetup],
+) -> "Callable[Concatenate[Handle[StreamFlows], P], Producer]":
+    """A method that makes a producer as a setup says."""
+
+    @wraps(setup)
+    def method(self: Handle[StreamFlows], /, *args: P.args, **kwargs: P.kwargs) -> Producer:
+        made = setup(self._flows, *args, **kwargs)
+        flows, batching = made.start(self._options, time.monotonic, _future)
+        return Producer(self._shell, flows, self._options, batching)
+
+    return method
+
+
+def _future() -> "Future[Appended]":
+    future: Future[Appended] = Future()
+    # Several messages share it: none of their callers can cancel it.
+    future.set_running_or_notify_cancel()
+    return future
+
+
+@atexit.register
+def _finish() -> None:
+    """What was appended is sent, even if nobody closed the producer."""
+    for producer in list(_at_work):
+        try:
+            with suppress(ValueError):
+                producer.close()
+        except Exception as error:
+            _log.error("a producer could not deliver everything: %s", error)

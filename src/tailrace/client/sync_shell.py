@@ -1,0 +1,242 @@
+"""The blocking shell: performs effects by waiting, over the standard library's `http.client`."""
+
+import http.client
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+from tailrace.client.errors import Unreachable
+from tailrace.client.flow import (
+    Answer,
+    Body,
+    Call,
+    Effect,
+    Flow,
+    Give,
+    Piece,
+    Send,
+    Value,
+    Wait,
+)
+from tailrace.client.items import Items
+from tailrace.client.requests import Options
+
+__all__ = ["Connections", "Handle", "Shell", "iterates", "runs"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F")
+
+PIECE_BYTES: Final = 64 << 10
+IDLE_CONNECTIONS_MAX: Final = 64
+
+
+class Connections:
+    """Connections that are kept for the next request; safe to share between threads."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._idle: dict[tuple[str, str], list[http.client.HTTPConnection]] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def take(self, scheme: str, place: str) -> http.client.HTTPConnection:
+        with self._lock:
+            idle = self._idle.get((scheme, place), [])
+            while idle:
+                connection = idle.pop()
+                if not _ended(connection):
+                    return connection
+                connection.close()
+        kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
+        return kind(place, timeout=self.timeout_s)
+
+    def give_back(self, scheme: str, place: str, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            idle = self._idle.setdefault((scheme, place), [])
+            if not self._closed and len(idle) < IDLE_CONNECTIONS_MAX:
+                idle.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for idle in self._idle.values():
+                for connection in idle:
+                    connection.close()
+            self._idle.clear()
+
+
+def _ended(connection: http.client.HTTPConnection) -> bool:
+    """Whether the server closed a connection that waits: then something is there to be read."""
+    return connection.sock is None or bool(select.select([connection.sock], [], [], 0)[0])
+
+
+class _Exchange:
+    """One request at a time, and what is left to read of its answer."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._response: http.client.HTTPResponse | None = None
+        self._connection: http.client.HTTPConnection | None = None
+        self._place = ("", "")
+        self._url = ""
+
+    def send(self, call: Call) -> Answer:
+        self.close()
+        self._url = call.url
+        parts = urlsplit(call.url)
+        self._place = (parts.scheme, parts.netloc)
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        connection = self._connections.take(*self._place)
+        sent = False
+        try:
+            if connection.sock is None:
+                connection.connect()
+            sent = True
+            assert connection.sock is not None
+            connection.sock.settimeout(call.idle_s or self._connections.timeout_s)
+            connection.request(call.method, target, call.body or None, dict(call.headers))
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise Unreachable(call.url, _reason(error), sent) from error
+        self._connection, self._response = connection, response
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, headers, call.url)
+
+    def read(self, size: int | None) -> bytes:
+        """The rest of the answer, or what comes next of it."""
+        response = self._response
+        if response is None:
+            return b""
+        try:
+            data = response.read() if size is None else response.read1(size)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise Unreachable(self._url, _reason(error)) from error
+        if size is None or not data:
+            self._finish()
+        return data
+
+    def _finish(self) -> None:
+        """The answer is read to its end: the connection can be used again."""
+        connection, response = self._connection, self._response
+        self._connection = self._response = None
+        if connection is None or response is None:
+            return
+        response.close()
+        if response.will_close:
+            connection.close()
+        else:
+            self._connections.give_back(*self._place, connection)
+
+    def close(self) -> None:
+        """Whatever is left of an answer is not wanted."""
+        if self._response is not None and self._response.isclosed():
+            self._finish()
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = self._response = None
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+class Shell:
+    """Performs effects by waiting for them."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def run(self, flow: Flow[T]) -> T:
+        """Drive a flow to its result."""
+        drive = self._drive(flow)
+        try:
+            while True:
+                next(drive)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def iterate(self, items: Items[T]) -> Iterator[T]:
+        """Drive a flow, and hand out what it gives."""
+        yield from self._drive(items.flow)
+
+    def _drive(self, flow: Flow[Any]) -> Any:
+        exchange = _Exchange(self._connections)
+        outcome: Any = None
+        error: Exception | None = None
+        try:
+            while True:
+                try:
+                    effect = flow.send(outcome) if error is None else flow.throw(error)
+                except StopIteration as stop:
+                    return stop.value
+                outcome, error = None, None
+                if isinstance(effect, Give):
+                    yield effect.item
+                    continue
+                try:
+                    outcome = _perform(effect, exchange)
+                except Exception as failed:
+                    # Not only `Unreachable`: something of the user's may have failed as well.
+                    error = failed
+        finally:
+            flow.close()
+            exchange.close()
+
+
+def _perform(effect: Effect, exchange: _Exchange) -> Any:
+    match effect:
+        case Send(call):
+            return exchange.send(call)
+        case Body():
+            return exchange.read(None)
+        case Piece():
+            return exchange.read(PIECE_BYTES)
+        case Wait(seconds):
+            time.sleep(seconds)
+            return None
+        case Value(source):
+            return source()
+    raise AssertionError(f"unknown effect {effect!r}")
+
+
+class Handle(Generic[F]):
+    """What stands for something on a server: its flows, and the shell that performs them."""
+
+    def __init__(self, shell: Shell, flows: F, options: Options) -> None:
+        self._shell = shell
+        self._flows = flows
+        self._options = options
+
+
+def runs(
+    flow: Callable[Concatenate[F, P], Flow[T]],
+) -> "Callable[Concatenate[Handle[F], P], T]":
+    """A method that does what a flow says."""
+
+    @wraps(flow)
+    def method(self: "Handle[F]", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._shell.run(flow(self._flows, *args, **kwargs))
+
+    return method
+
+
+def iterates(
+    flow: Callable[Concatenate[F, P], Items[T]],
+) -> "Callable[Concatenate[Handle[F], P], Iterator[T]]":
+    """A method that iterates over what a flow gives."""
+
+    @wraps(flow)
+    def method(self: "Handle[F]", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self._shell.iterate(flow(self._flows, *args, **kwargs))
+
+    return method

@@ -1,0 +1,493 @@
+"""
+A producer's slots without threads, sockets or time: a scheduler that Hypothesis leads.
+
+The server of these tests decides by the very rules of ours (`tailrace.protocol.producer`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace.client.batching import Batching, Limits
+from tailrace.client.errors import (
+    NotFound,
+    ProducerFenced,
+    ProducerReused,
+    ServerFailed,
+    StreamClosed,
+    TailraceError,
+    Unreachable,
+)
+from tailrace.client.flow import Answer, Body, Call, Flow, Retry, Send, Value, Wait
+from tailrace.client.producing import Plan, ProducerFlows
+from tailrace.client.requests import Options
+from tailrace.protocol.errors import ProducerEpochStart
+from tailrace.protocol.errors import ProducerFenced as Fenced
+from tailrace.protocol.errors import ProducerGap as Gap
+from tailrace.protocol.producer import ProducerClaim, ProducerState, admit, recognise
+
+URL = "http://server/v1/stream/s"
+PATIENT = Retry(attempts_max=1000, first_s=0.01, longest_s=0.1, jitter=lambda: 1.0)
+
+
+@dataclass
+class ModelServer:
+    """One stream of JSON, and who wrote to it."""
+
+    log: list[Any] = field(default_factory=list)
+    producers: dict[str, ProducerState] = field(default_factory=dict)
+    closed_by: ProducerClaim | None = None
+    refuses: int | None = None
+
+    def post(self, call: Call) -> Answer:
+        if self.refuses is not None:
+            return Answer(self.refuses, {}, URL)
+        name = call.headers["producer-id"]
+        numbers = int(call.headers["producer-epoch"]), int(call.headers["producer-seq"])
+        claim = ProducerClaim(name, *numbers)
+        if self.closed_by is not None and claim != self.closed_by:
+            return Answer(409, {"stream-closed": "true", "stream-next-offset": "end"}, URL)
+        headers = {"stream-next-offset": str(len(self.log))}
+        try:
+            if recognise(self.producers.get(name), claim):
+                return Answer(204, headers, URL)
+            admit(self.producers.get(name), claim)
+        except Fenced as fenced:
+            return Answer(403, {"producer-epoch": str(fenced.epoch)}, URL)
+        except Gap as gap:
+            return Answer(409, {"producer-expected-seq": str(gap.expected_seq)}, URL)
+        except ProducerEpochStart:
+            return Answer(400, {}, URL)
+        self.producers[name] = ProducerState(claim.epoch, claim.seq)
+        self.log.extend(json.loads(call.body or b"[]"))
+        if call.headers.get("stream-closed"):
+            self.closed_by = claim
+        return Answer(200, {"stream-next-offset": str(len(self.log))}, URL)
+
+
+class World:
+    """A producer, its slots, and the order in which things happen."""
+
+    def __init__(
+        self,
+        choose: Callable[[int], int],
+        *,
+        limits: Limits | None = None,
+        named: bool = False,
+        auto_claim: bool = False,
+        epoch: int = 0,
+        retry: Retry = PATIENT,
+    ) -> None:
+        self.choose = choose
+        self.server = ModelServer()
+        self.now = 0.0
+        self.errors: list[Exception] = []
+        self.batching = Batching(
+            "me", epoch, limits or Limits(batch_count_max=2), lambda: self.now, _future
+        )
+        plan = Plan("application/json", named, auto_claim, self.errors.append)
+        self.flows = ProducerFlows(URL, Options(retry=retry), plan, self.batching, lambda: self.now)
+        self.flows.monitor = self
+        self._runs: list[_Run] = []
+        self.faults = 0
+        self.futures: list[Future[Any]] = []
+
+    # -- the monitor -------------------------------------------------------------------------
+
+    def change(self, action: Callable[[], Any]) -> Any:
+        return action()
+
+    def wait(self, ready: Callable[[], Any], wait_s: Callable[[], float | None]) -> Any:
+        return _Waiting(ready, wait_s)
+
+    def start_slot(self) -> None:
+        self._runs.append(_Run(self.flows.slot()))
+
+    # -- the user ----------------------------------------------------------------------------
+
+    def append(self, value: Any) -> None:
+        future, wakes = self.batching.add(json.dumps(value).encode())
+        self.futures.append(future)
+        if wakes and self.batching.reserve_slot():
+            self.start_slot()
+
+    def run(self, flow: Flow[Any]) -> Any:
+        """Let everything happen until a flow of the user's has its result."""
+        mine = _Run(flow)
+        self._runs.append(mine)
+        while not mine.ended:
+            self.step()
+        if mine.error is not None:
+            raise mine.error
+        return mine.result
+
+    def step(self) -> None:
+        """One of those that can go on does; time passes when none can."""
+        self._runs = [run for run in self._runs if not run.ended]
+        able = [run for run in self._runs if run.is_ready(self.now)]
+        if not self._runs:
+            return
+        if not able:
+            wakes = [at for run in self._runs if (at := run.wakes_at(self.now)) is not None]
+            assert wakes, "everybody waits for somebody"
+            self.now = max(self.now, min(wakes)) + 1e-6
+            return
+        self._advance(able[self.choose(len(able))])
+
+    def _advance(self, run: _Run) -> None:
+        effect = run.effect
+        if effect is None:
+            run.go_on(None)
+        elif isinstance(effect, Send):
+            self._send(run, effect.call)
+        elif isinstance(effect, Body):
+            run.go_on(b"")
+        elif isinstance(effect, Wait):
+            run.go_on(None)
+        else:
+            run.go_on(run.found)
+
+    def _send(self, run: _Run, call: Call) -> None:
+        """A request: answered, lost before or after, refused before or after, delivered twice."""
+        fate = self.choose(12) if self.faults > 0 else 11
+        self.faults -= fate < 6
+        if fate == 0:
+            run.go_on(Unreachable(URL, "not sent", sent=False))
+        elif fate == 1:
+            run.go_on(Unreachable(URL, "lost before"))
+        elif fate == 2:
+            self.server.post(call)
+            run.go_on(Unreachable(URL, "lost after"))
+        elif fate == 3:
+            self.server.post(call)
+            run.go_on(Answer(503, {"retry-after": "0"}, URL))
+        elif fate == 4:
+            run.go_on(Answer(429, {}, URL))
+        elif fate == 5:
+            self.server.post(call)
+            run.go_on(self.server.post(call))
+        else:
+            run.go_on(self.server.post(call))
+
+
+@dataclass
+class _Waiting:
+    ready: Callable[[], Any]
+    wait_s: Callable[[], float | None]
+
+
+class _Run:
+    """A flow, and what it waits for."""
+
+    def __init__(self, flow: Flow[Any]) -> None:
+        self._flow = flow
+        self.effect: Any = None
+        self.found: Any = None
+        self.ended = False
+        self.result: Any = None
+        self.error: Exception | None = None
+        self._until = 0.0
+
+    def go_on(self, outcome: Any) -> None:
+        self._until, self.found = -1.0, None
+        try:
+            if isinstance(outcome, Exception):
+                self.effect = self._flow.throw(outcome)
+            else:
+                self.effect = self._flow.send(outcome)
+        except StopIteration as stop:
+            self.ended, self.result = True, stop.value
+        except Exception as error:
+            self.ended, self.error = True, error
+        else:
+            if isinstance(self.effect, Value):
+                try:
+                    self.effect = self.effect.source()
+                except Exception as error:
+                    self.go_on(error)
+
+    def is_ready(self, now: float) -> bool:
+        if isinstance(self.effect, _Waiting):
+            # Once: what it found, it has taken.
+            if self.found is None:
+                self.found = self.effect.ready()
+            return self.found is not None
+        if isinstance(self.effect, Wait):
+            if self._until < 0:
+                self._until = now + self.effect.seconds
+            return now >= self._until
+        return True
+
+    def wakes_at(self, now: float) -> float | None:
+        if isinstance(self.effect, _Waiting):
+            left = self.effect.wait_s()
+            return None if left is None else now + left
+        return self._until
+
+
+def _future() -> Future[Any]:
+    return Future()
+
+
+def first(count: int) -> int:
+    return 0
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data(), count=st.integers(1, 30), faults=st.integers(0, 40))
+def test_whatever_is_lost_each_message_is_stored_once_and_in_order(
+    data: st.DataObject, count: int, faults: int
+) -> None:
+    """
+    Goal: exactly once, in order, with several requests on their way.
+
+    Method: any interleaving of slots, any fate of requests, in any order; look at the log alone.
+    """
+    choose = _chooser(data)
+    world = World(choose, limits=Limits(batch_count_max=choose(3) + 1, in_flight_max=5))
+    world.faults = faults
+    for value in range(count):
+        world.append(value)
+        for _ in range(choose(4)):
+            world.step()
+    world.run(world.flows.flush())
+    assert world.server.log == list(range(count))
+    assert all(future.done() for future in world.futures)
+    world.run(world.flows.close_stream())
+    assert world.server.log == list(range(count))
+    assert world.server.closed_by is not None
+    assert (world.batching.count, world.batching.bytes) == (0, 0)
+
+
+def _chooser(data: st.DataObject) -> Callable[[int], int]:
+    return lambda count: data.draw(st.integers(0, count - 1))
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), count=st.integers(1, 20), faults=st.integers(0, 10))
+def test_a_claim_in_the_middle_stores_nothing_twice(
+    data: st.DataObject, count: int, faults: int
+) -> None:
+    """
+    Somebody claims our id while batches are on their way, and we claim it back.
+
+    Either all goes on in the new epoch, or the producer ends with the fence because it is unknown
+    of a batch whether it was stored. In both cases no message is there twice, nor out of order, and
+    what was acknowledged is there.
+    """
+    choose = _chooser(data)
+    world = World(choose, named=True, auto_claim=True, limits=Limits(batch_count_max=1))
+    world.faults = faults
+    at = choose(count)
+    for value in range(count):
+        if value == at:
+            for _ in range(choose(8)):
+                world.step()
+            state = world.server.producers.get("me")
+            epoch = state.epoch + 1 if state else 3
+            world.server.post(_call("me", epoch, 0, b"[]"))
+        try:
+            world.append(value)
+        except TailraceError:
+            break
+    with suppress(ProducerFenced, ProducerReused):
+        world.run(world.flows.flush())
+    failed = world.batching.failure
+    assert world.errors == ([failed] if failed else [])
+    assert failed or world.server.log == list(range(count))
+    log = world.server.log
+    assert log == sorted(set(log))
+    stored = [value for value, future in enumerate(world.futures) if _is_stored(future)]
+    assert set(stored) <= set(log)
+
+
+def _is_stored(future: Future[Any]) -> bool:
+    return future.done() and future.exception() is None
+
+
+def _call(name: str, epoch: int, seq: int, body: bytes) -> Call:
+    headers = {"producer-id": name, "producer-epoch": str(epoch), "producer-seq": str(seq)}
+    return Call("POST", URL, headers, body)
+
+
+class TestIntroduction:
+    """A producer with a given id finds out whether it was used before."""
+
+    def test_a_new_id_begins_in_its_epoch(self) -> None:
+        world = World(first, named=True, epoch=4)
+        world.append("a")
+        world.run(world.flows.flush())
+        assert world.server.log == ["a"]
+        assert world.server.producers["me"].epoch == 4
+
+    def test_an_id_used_in_this_epoch_is_an_error_and_no_silent_loss(self) -> None:
+        world = World(first, named=True)
+        world.server.post(_call("me", 0, 0, b'["earlier"]'))
+        world.append("a")
+        with pytest.raises(ProducerReused) as caught:
+            world.run(world.flows.flush())
+        assert caught.value.expected_seq == 1
+        assert "higher epoch" in str(caught.value)
+        assert world.server.log == ["earlier"]
+
+    @pytest.mark.parametrize(("held", "claimed"), [(0, 1), (5, 6)])
+    def test_auto_claim_takes_the_next_epoch(self, held: int, claimed: int) -> None:
+        world = World(first, named=True, auto_claim=True)
+        world.server.post(_call("me", held, 0, b'["earlier"]'))
+        world.append("a")
+        world.run(world.flows.flush())
+        assert world.server.log == ["earlier", "a"]
+        assert (world.batching.epoch, world.server.producers["me"].epoch) == (claimed, claimed)
+
+    def test_a_stale_epoch_is_a_fence(self) -> None:
+        world = World(first, named=True, epoch=2)
+        world.server.post(_call("me", 5, 0, b'["earlier"]'))
+        world.append("a")
+        with pytest.raises(ProducerFenced) as caught:
+            world.run(world.flows.flush())
+        assert caught.value.epoch == 5
+
+    def test_a_higher_epoch_goes_on(self) -> None:
+        world = World(first, named=True, epoch=6)
+        world.server.post(_call("me", 5, 0, b'["earlier"]'))
+        world.append("a")
+        world.run(world.flows.flush())
+        assert world.server.log == ["earlier", "a"]
+
+    def test_two_who_claim_at_once_do_not_both_believe_to_have_written(self) -> None:
+        """Between our question and our first batch another one takes the same epoch."""
+        world = World(first, named=True)
+        world.append("a")
+        while world.batching.epoch == 0 and not world.flows._is_introduced:
+            world.step()
+        world.server.post(_call("me", 0, 0, b'["theirs"]'))
+        with pytest.raises(ProducerReused):
+            world.run(world.flows.flush())
+        assert world.server.log == ["theirs"]
+
+
+class TestErrors:
+    """What does not pass ends the producer, and everyone hears of it."""
+
+    def failed(self, status: int, retry: Retry = PATIENT) -> tuple[World, Exception]:
+        world = World(first, retry=retry)
+        world.append("a")
+        world.run(world.flows.flush())
+        world.server.refuses = status
+        for value in "bcdef":
+            world.append(value)
+        with pytest.raises(TailraceError) as caught:
+            world.run(world.flows.flush())
+        return world, caught.value
+
+    def test_they_reach_flush_close_futures_callback_and_the_next_append(self) -> None:
+        world, error = self.failed(404)
+        assert isinstance(error, NotFound)
+        assert world.errors == [error]
+        assert _is_stored(world.futures[0])
+        assert all(future.exception() is error for future in world.futures[1:])
+        with pytest.raises(NotFound):
+            world.append("g")
+        with pytest.raises(NotFound):
+            world.run(world.flows.close())
+        left = [item for batch in world.batching.undelivered() for item in batch.items]
+        assert left == [json.dumps(value).encode() for value in "bcdef"]
+
+    def test_what_passes_does_not_for_ever(self) -> None:
+        world, error = self.failed(503, Retry(attempts_max=3))
+        assert isinstance(error, ServerFailed)
+        assert world.errors == [error]
+
+    def test_a_closed_stream(self) -> None:
+        world = World(first)
+        world.server.closed_by = ProducerClaim("other", 0, 0)
+        world.append("a")
+        with pytest.raises(StreamClosed):
+            world.run(world.flows.flush())
+
+    def test_a_header_that_cannot_be_made(self) -> None:
+        """A user's callable that fails is an error as any other, and not a hang."""
+        world = World(first)
+        boom = ValueError("no token")
+
+        def token() -> str:
+            raise boom
+
+        world.flows._options = Options({"authorization": token})
+        world.append("a")
+        with pytest.raises(ValueError, match="no token"):
+            world.run(world.flows.flush())
+        assert world.errors == [boom]
+
+    def test_a_server_that_forgot_is_a_gap(self) -> None:
+        """Its predecessors were acknowledged: to go on would leave a hole."""
+        world = World(first)
+        for value in "abc":
+            world.append(value)
+            world.run(world.flows.flush())
+        world.server.producers["me"] = ProducerState(0, 0)
+        world.append("d")
+        with pytest.raises(TailraceError, match="409"):
+            world.run(world.flows.flush())
+
+
+class TestBatches:
+    def test_a_batch_waits_for_more_until_linger_ends(self) -> None:
+        world = World(first, limits=Limits(linger_s=5.0, batch_count_max=10))
+        for value in "abc":
+            world.append(value)
+        while not world.server.log:
+            world.step()
+        assert world.now == pytest.approx(5.0, abs=0.1)
+        assert world.server.log == ["a", "b", "c"]
+
+    def test_flush_does_not_linger(self) -> None:
+        world = World(first, limits=Limits(linger_s=5.0))
+        world.append("a")
+        world.run(world.flows.flush())
+        assert world.now < 1
+
+    def test_no_more_than_so_many_are_on_their_way(self) -> None:
+        world = World(first, limits=Limits(batch_count_max=1, in_flight_max=3))
+        for value in range(10):
+            world.append(value)
+        assert len(world._runs) <= 3
+        world.run(world.flows.flush())
+
+    def test_bytes_bound_a_batch_but_a_large_message_goes_alone(self) -> None:
+        batching = Batching("me", 0, Limits(batch_bytes_max=10), lambda: 0.0, _future)
+        for size in (4, 4, 4, 50, 1):
+            batching.add(b"x" * size)
+        taken = []
+        batching.hurry = 1
+        while (batch := batching.take()) is not None:
+            taken.append([len(item) for item in batch.items])
+            batching.acknowledge(batch)
+        assert taken == [[4, 4], [4], [50], [1]]
+
+    def test_the_queue_has_room_by_bytes_and_count(self) -> None:
+        limits = Limits(queue_bytes_max=10, queue_count_max=3)
+        batching = Batching("me", 0, limits, lambda: 0.0, _future)
+        assert batching.has_room(1000)
+        batching.add(b"12345")
+        assert batching.has_room(4)
+        assert not batching.has_room(5)
+        batching.add(b"")
+        batching.add(b"")
+        assert not batching.has_room(0)
+
+    @pytest.mark.parametrize(
+        "wrong", [{"batch_bytes_max": 0}, {"in_flight_max": 0}, {"linger_s": -1.0}]
+    )
+    def test_limits_are_checked(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(ValueError):
+            Limits(**wrong)
