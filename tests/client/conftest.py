@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.client import AsyncClient, Client
+from tailrace.client import AsyncClient, AsyncProducer, Client
 from tests.support.server import ServerProcess
 
 _names = itertools.count()
@@ -32,8 +32,10 @@ class Awaited:
         def call(*args: Any, **kwargs: Any) -> Any:
             made = found(*args, **kwargs)
             if inspect.isawaitable(made):
-                return self._runner.run(_wait(made))
-            return self._each(made) if isinstance(made, AsyncIterator) else made
+                made = self._runner.run(_wait(made))
+            if isinstance(made, AsyncIterator):
+                return self._each(made)
+            return Awaited(made, self._runner) if isinstance(made, AsyncProducer) else made
 
         return call
 
@@ -42,6 +44,12 @@ class Awaited:
 
     def bucket(self, bucket_id: str) -> Awaited:
         return Awaited(self._inner.bucket(bucket_id), self._runner)
+
+    def __enter__(self) -> Awaited:
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._runner.run(self._inner.__aexit__(*raised))
 
     def _each(self, items: AsyncIterator[Any]) -> Iterator[Any]:
         try:

@@ -450,6 +450,19 @@ class TestBatches:
         assert world.now == pytest.approx(5.0, abs=0.1)
         assert world.server.log == ["a", "b", "c"]
 
+    @pytest.mark.parametrize("pause", [1.0, 100.0])
+    def test_nothing_is_forgotten_however_long_it_lingers(self, pause: float) -> None:
+        """Also after a pause in which the slots have ended for want of work."""
+        world = World(first, limits=Limits(linger_s=20.0, batch_count_max=10))
+        for value in "ab":
+            world.append(value)
+            while value not in world.server.log:
+                world.step()
+            end = world.now + pause
+            while world._runs and world.now < end:
+                world.step()
+        assert world.server.log == ["a", "b"]
+
     def test_flush_does_not_linger(self) -> None:
         world = World(first, limits=Limits(linger_s=5.0))
         world.append("a")

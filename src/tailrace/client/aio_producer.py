@@ -109,11 +109,11 @@ class AsyncProducer(AsyncHandle[ProducerFlows]):
     def __init__(
         self, shell: AsyncShell, flows: ProducerFlows, options: Options, batching: Batching
     ) -> None:
+        self._is_closed = False
         super().__init__(shell, flows, options)
         self._batching = batching
         self._tasks = _Tasks(shell, flows)
         self._is_json = flows.is_json
-        self._is_closed = False
         flows.monitor = self._tasks
 
     @property
@@ -192,6 +192,10 @@ class AsyncProducer(AsyncHandle[ProducerFlows]):
             )
         finally:
             batching.hurry -= 1
+
+    def __del__(self) -> None:
+        if not self._is_closed:
+            self._flows.abandon()
 
     async def __aenter__(self) -> "AsyncProducer":
         return self

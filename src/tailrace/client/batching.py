@@ -178,6 +178,11 @@ class Batching:
         return max(0.0, batch.born + self.limits.linger_s - self._clock())
 
     @property
+    def has_open(self) -> bool:
+        """Whether something waits to be sent."""
+        return bool(self._open)
+
+    @property
     def is_done(self) -> bool:
         """Whether nothing is left to send, and nothing will come."""
         return self.failure is not None or (self.ended and not any(self._pending()))

@@ -12,6 +12,7 @@ accept, and learns from the refusal which epoch is stored and which number is ex
 stored by that, so it may be repeated.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +35,8 @@ from tailrace.client.values import ProducerClaim
 __all__ = ["Monitor", "Plan", "ProducerFlows", "ProducerSetup"]
 
 T = TypeVar("T")
+
+_log = logging.getLogger("tailrace.client")
 
 SLOT_IDLE_S: Final = 5.0
 """A slot with nothing to do for so long ends: most producers write now and then."""
@@ -101,8 +104,13 @@ class ProducerFlows:
         self._clock = clock
         self._is_introduced = not plan.is_named
         self._is_told = False
+        self._is_abandoned = False
         self.is_json = plan.is_json
         self.monitor: Monitor
+
+    @property
+    def failure(self) -> Exception | None:
+        return self._batching.failure
 
     # -- for the user ------------------------------------------------------------------------
 
@@ -178,6 +186,11 @@ class ProducerFlows:
                 if self.monitor.change(self._batching.reserve_slot):
                     self.monitor.start_slot()
                 yield from self._deliver(batch)
+        except GeneratorExit:
+            # Its task was cancelled, by the end of the loop or of the producer.
+            if self._batching.undelivered():
+                self.fail(Unreachable(self.url, "it ended before everything was stored"))
+            raise
         except Exception as error:
             # Not only what servers say: a user's callable for a header may have failed as well.
             self.fail(error)
@@ -290,6 +303,16 @@ class ProducerFlows:
                 self._plan.on_error(error)
         finally:
             self.monitor.change(self._tell)
+        if self._is_abandoned:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Nobody holds the producer any more, and nobody closed it: nobody else would say so."""
+        self._is_abandoned = True
+        failure = self._batching.failure
+        if failure is not None and self._plan.on_error is None:
+            count = self._batching.count
+            _log.error("%d messages of a producer were not stored: %s", count, failure)
 
     def _tell(self) -> None:
         self._is_told = True
@@ -335,7 +358,8 @@ class _Stay:
         if batch is not None:
             self._set_idle(False)
             return batch
-        if self._batching.is_done or self._clock() - self._since >= SLOT_IDLE_S:
+        is_idle = not self._batching.has_open and self._clock() - self._since >= SLOT_IDLE_S
+        if is_idle or self._batching.is_done:
             self.leave()
             return _STOP
         return None
@@ -343,7 +367,7 @@ class _Stay:
     def wait_s(self) -> float | None:
         linger = self._batching.linger_left_s()
         # Nothing lingers, and still nothing to take: others must finish first, and will wake us.
-        return linger if linger > 0 else max(0.001, self._since + SLOT_IDLE_S - self._clock())
+        return linger if linger > 0 else max(0.1, self._since + SLOT_IDLE_S - self._clock())
 
     def leave(self) -> None:
         if not self._has_left:

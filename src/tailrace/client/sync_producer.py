@@ -7,7 +7,6 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -26,7 +25,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = logging.getLogger("tailrace.client")
-_at_work: "weakref.WeakSet[Producer]" = weakref.WeakSet()
+_at_work: "weakref.WeakKeyDictionary[ProducerFlows, Shell]" = weakref.WeakKeyDictionary()
+"""Held by their threads, and not by the `Producer`: that may be gone, and its messages not."""
 
 
 class _Threads:
@@ -76,12 +76,12 @@ class Producer(Handle[ProducerFlows]):
     def __init__(
         self, shell: Shell, flows: ProducerFlows, options: Options, batching: Batching
     ) -> None:
+        self._is_closed = False
         super().__init__(shell, flows, options)
         self._batching = batching
         self._threads = _Threads(shell, flows, batching)
         self._lock = self._threads.lock
         self._is_json = flows.is_json
-        self._is_closed = False
         flows.monitor = self._threads
 
     @property
@@ -146,7 +146,6 @@ class Producer(Handle[ProducerFlows]):
         """
         if not self._is_closed:
             self._is_closed = True
-            _at_work.discard(self)
             self._shell.run(self._flows.close())
 
     def _wait_for_room(self, size: int) -> None:
@@ -160,8 +159,12 @@ class Producer(Handle[ProducerFlows]):
             batching.hurry -= 1
 
     def _start(self) -> None:
-        _at_work.add(self)
+        _at_work[self._flows] = self._shell
         self._threads.start_slot()
+
+    def __del__(self) -> None:
+        if not self._is_closed:
+            self._flows.abandon()
 
     def __enter__(self) -> "Producer":
         return self
@@ -206,9 +209,9 @@ def _future() -> "Future[Appended]":
 @atexit.register
 def _finish() -> None:
     """What was appended is sent, even if nobody closed the producer."""
-    for producer in list(_at_work):
-        try:
-            with suppress(ValueError):
-                producer.close()
-        except Exception as error:
-            _log.error("a producer could not deliver everything: %s", error)
+    for flows, shell in list(_at_work.items()):
+        if flows.failure is None:
+            try:
+                shell.run(flows.close())
+            except Exception as error:
+                _log.error("a producer could not deliver everything: %s", error)
