@@ -242,3 +242,30 @@ def test_text_is_cut_between_characters(stream: Any) -> None:
     stream.append(b"\xf0\x9f", close=True)
     texts = [chunk.text for chunk in stream.tail_text()]
     assert "".join(texts) == "aé🌊z�"
+
+
+def test_read_all_is_one_piece(stream: Any) -> None:
+    stream.create(BINARY)
+    sent = [bytes([at]) * 700 for at in range(5)]
+    for data in sent:
+        stream.append(data)
+    whole = stream.read_all()
+    assert (whole.data, whole.up_to_date) == (b"".join(sent), True)
+    assert whole.next_offset == stream.head().next_offset
+    assert stream.read_all(whole.next_offset).data == b""
+
+
+def test_read_all_of_json_is_one_array(stream: Any) -> None:
+    stream.create(JSON)
+    assert stream.read_all().data == b"[]"
+    for at in range(30):
+        stream.append_json({"n": at, "text": "x" * 90})
+    assert [item["n"] for item in json.loads(stream.read_all().data)] == list(range(30))
+
+
+def test_read_text_keeps_characters_whole(stream: Any) -> None:
+    stream.create(TEXT)
+    sent = "é" * 999
+    stream.append(sent.encode()[:333], TEXT)
+    stream.append(sent.encode()[333:], TEXT)
+    assert "".join(chunk.text for chunk in stream.read_text()) == sent

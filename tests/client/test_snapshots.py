@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.client import Conflict, NotFound, OffsetGone
+from tailrace.client import Chunk, Conflict, NotFound, OffsetGone, Snapshot
 
 JSON = "application/json"
 BINARY = "application/octet-stream"
@@ -70,3 +70,54 @@ def test_bootstrap_as_it_arrives(stream: Any) -> None:
     assert [part.data for part in parts] == [large, b'"\\r\\n--"', b'{"a":null}']
     assert [part.content_type for part in parts] == [BINARY, JSON, JSON]
     assert {part.next_offset for part in parts} == {stream.head().next_offset}
+
+
+class TestReadOrBootstrap:
+    """A reader that comes too late gets the snapshot, and goes on from there."""
+
+    def shortened(self, stream: Any) -> None:
+        stream.publish_snapshot(b"six", stream.head().next_offset, "text/plain")
+        stream.append_json(4, 5)
+
+    def test_without_a_snapshot_it_is_a_read(self, stream: Any) -> None:
+        assert [item.value for item in stream.read_json_or_bootstrap()] == [1, 2, 3]
+        (chunk,) = stream.read_or_bootstrap()
+        assert isinstance(chunk, Chunk)
+
+    def test_from_the_beginning(self, stream: Any) -> None:
+        self.shortened(stream)
+        snapshot, *items = stream.read_json_or_bootstrap()
+        assert isinstance(snapshot, Snapshot)
+        assert snapshot.data == b"six"
+        assert [item.value for item in items] == [4, 5]
+        snapshot, chunk = stream.read_or_bootstrap()
+        assert (snapshot.data, chunk.data) == (b"six", b"[4,5]")
+
+    def test_from_the_middle_of_what_is_gone(self, stream: Any) -> None:
+        first, *_ = stream.read_json()
+        self.shortened(stream)
+        snapshot, *items = stream.read_json_or_bootstrap(first.next_offset)
+        assert snapshot.offset == stream.head().snapshot_offset
+        assert [item.value for item in items] == [4, 5]
+
+    def test_what_is_retained_needs_no_snapshot(self, stream: Any) -> None:
+        offset = stream.head().next_offset
+        self.shortened(stream)
+        assert [item.value for item in stream.read_json_or_bootstrap(offset)] == [4, 5]
+
+    def test_a_live_reader_that_falls_behind_a_snapshot(self, stream: Any) -> None:
+        """It rests after the first message; meanwhile more is dropped than it has read."""
+        for number in range(4, 40):
+            stream.append_json({"n": number, "text": "x" * 90})
+        reader = stream.read_json_or_bootstrap(live=True)
+        assert next(reader).value == 1
+        stream.publish_snapshot(b"sum", stream.head().next_offset, "text/plain")
+        stream.append_json("after", close=True)
+        rest = list(reader)
+        at = next(at for at, found in enumerate(rest) if isinstance(found, Snapshot))
+        assert rest[at].data == b"sum"
+        assert [item.value for item in rest[at + 1 :]] == ["after"]
+
+    def test_a_stream_that_is_not_there(self, client: Any) -> None:
+        with pytest.raises(NotFound):
+            list(client.stream("nowhere/at-all").read_or_bootstrap())

@@ -30,7 +30,7 @@ __all__ = ["AsyncHandle", "AsyncShell", "iterates", "runs"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-F = TypeVar("F")
+F_co = TypeVar("F_co", covariant=True)
 
 CONNECTIONS_MAX: Final = 256
 LARGE_BYTES: Final = 1 << 20
@@ -168,34 +168,34 @@ async def _perform(effect: Effect, exchange: _Exchange) -> Any:
     raise AssertionError(f"unknown effect {effect!r}")
 
 
-class AsyncHandle(Generic[F]):
+class AsyncHandle(Generic[F_co]):
     """What stands for something on a server: its flows, and the shell that performs them."""
 
-    def __init__(self, shell: AsyncShell, flows: F, options: Options) -> None:
+    def __init__(self, shell: AsyncShell, flows: F_co, options: Options) -> None:
         self._shell = shell
         self._flows = flows
         self._options = options
 
 
 def runs(
-    flow: Callable[Concatenate[F, P], Flow[T]],
-) -> "Callable[Concatenate[AsyncHandle[F], P], Coroutine[Any, Any, T]]":
+    flow: Callable[Concatenate[F_co, P], Flow[T]],
+) -> "Callable[Concatenate[AsyncHandle[F_co], P], Coroutine[Any, Any, T]]":
     """A method that does what a flow says."""
 
     @wraps(flow)
-    async def method(self: "AsyncHandle[F]", /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def method(self: "AsyncHandle[F_co]", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._shell.run(flow(self._flows, *args, **kwargs))
 
     return method
 
 
 def iterates(
-    flow: Callable[Concatenate[F, P], Items[T]],
-) -> "Callable[Concatenate[AsyncHandle[F], P], AsyncIterator[T]]":
+    flow: Callable[Concatenate[F_co, P], Items[T]],
+) -> "Callable[Concatenate[AsyncHandle[F_co], P], AsyncIterator[T]]":
     """A method that iterates over what a flow gives."""
 
     @wraps(flow)
-    def method(self: "AsyncHandle[F]", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+    def method(self: "AsyncHandle[F_co]", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
         return self._shell.iterate(flow(self._flows, *args, **kwargs))
 
     return method

@@ -16,10 +16,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 from tailrace.client.answers import appended
 from tailrace.client.batching import Batch, Batching, Limits
+from tailrace.client.encoding import is_json
 from tailrace.client.errors import (
     AnswerInvalid,
     ProducerFenced,
@@ -30,31 +31,14 @@ from tailrace.client.errors import (
 )
 from tailrace.client.flow import PASSING, Body, Call, Flow, Send, Value, Wait, refused, send
 from tailrace.client.requests import Options, make_call
+from tailrace.client.slots import STOP, Monitor, Stay
 from tailrace.client.values import ProducerClaim
 
-__all__ = ["Monitor", "Plan", "ProducerFlows", "ProducerSetup"]
-
-T = TypeVar("T")
+__all__ = ["Plan", "ProducerFlows", "ProducerSetup"]
 
 _log = logging.getLogger("tailrace.client")
 
-SLOT_IDLE_S: Final = 5.0
-"""A slot with nothing to do for so long ends: most producers write now and then."""
 _SEQ_MAX: Final = 2**53 - 1
-_STOP: Final = object()
-
-
-class Monitor(Protocol):
-    """One change at a time, and waiting for one: by a lock, or by an event loop."""
-
-    def change(self, action: Callable[[], T]) -> T:
-        """Do something, and wake all who wait."""
-
-    def wait(self, ready: Callable[[], Any], wait_s: Callable[[], float | None]) -> Any:
-        """Wait until something is there, looking again after each change and after some time."""
-
-    def start_slot(self) -> None:
-        """Run one more slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +50,6 @@ class Plan:
     """The user gave the id: it may have been used before."""
     auto_claim: bool
     on_error: Callable[[Exception], object] | None
-
-    @property
-    def is_json(self) -> bool:
-        """§7.1: then a batch is an array, and each of its elements a message."""
-        kind = self.content_type.partition(";")[0].strip().lower()
-        return kind == "application/json" or kind.endswith("+json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +83,7 @@ class ProducerFlows:
         self._is_introduced = not plan.is_named
         self._is_told = False
         self._is_abandoned = False
-        self.is_json = plan.is_json
+        self.is_json = is_json(plan.content_type)
         self.monitor: Monitor
 
     @property
@@ -176,12 +154,12 @@ class ProducerFlows:
 
     def slot(self) -> Flow[None]:
         """Deliver batches, one after another, until there are none."""
-        stay = _Stay(self._batching, self._clock)
+        stay = Stay(self._batching, self._clock)
         try:
             while True:
                 stay.begin_to_wait(self.monitor)
                 batch = yield from self._wait(stay.next, stay.wait_s)
-                if batch is _STOP:
+                if batch is STOP:
                     return
                 if self.monitor.change(self._batching.reserve_slot):
                     self.monitor.start_slot()
@@ -336,45 +314,3 @@ class ProducerFlows:
 
 def _passes(error: Unreachable | Refused) -> bool:
     return isinstance(error, Unreachable) or error.status in PASSING
-
-
-class _Stay:
-    """One slot's presence: counted, so that there are as many as have something to do."""
-
-    def __init__(self, batching: Batching, clock: Callable[[], float]) -> None:
-        self._batching = batching
-        self._clock = clock
-        self._since = clock()
-        self._is_idle = False
-        self._has_left = False
-
-    def begin_to_wait(self, monitor: Monitor) -> None:
-        self._since = self._clock()
-        monitor.change(partial(self._set_idle, True))
-
-    def next(self) -> Any:
-        """A batch, or the word to stop. Leaves at once then: the next message starts a new slot."""
-        batch = self._batching.take()
-        if batch is not None:
-            self._set_idle(False)
-            return batch
-        is_idle = not self._batching.has_open and self._clock() - self._since >= SLOT_IDLE_S
-        if is_idle or self._batching.is_done:
-            self.leave()
-            return _STOP
-        return None
-
-    def wait_s(self) -> float | None:
-        linger = self._batching.linger_left_s()
-        # Nothing lingers, and still nothing to take: others must finish first, and will wake us.
-        return linger if linger > 0 else max(0.1, self._since + SLOT_IDLE_S - self._clock())
-
-    def leave(self) -> None:
-        if not self._has_left:
-            self._has_left = True
-            self._set_idle(False)
-            self._batching.slots -= 1
-
-    def _set_idle(self, idle: bool) -> None:
-        self._batching.idle_slots += int(idle) - int(self._is_idle)
-        self._is_idle = idle

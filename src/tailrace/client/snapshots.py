@@ -6,7 +6,8 @@ from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
 from tailrace.client.flow import Answer, Body, Flow, Give, Piece, Wait, expect
 from tailrace.client.items import Items
 from tailrace.client.multipart import PartParser, boundary_of
-from tailrace.client.requests import Options, make_call
+from tailrace.client.reading import ReadFlows
+from tailrace.client.requests import make_call
 from tailrace.client.values import Bootstrap, Part, Snapshot
 
 __all__ = ["SnapshotFlows"]
@@ -14,12 +15,8 @@ __all__ = ["SnapshotFlows"]
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
 
-class SnapshotFlows:
+class SnapshotFlows(ReadFlows):
     """What a stream in a bucket can do beyond the base protocol."""
-
-    def __init__(self, url: str, options: Options) -> None:
-        self.url = url
-        self._options = options
 
     def publish_snapshot(
         self, data: bytes, offset: str, content_type: str = DEFAULT_CONTENT_TYPE

@@ -28,6 +28,8 @@ class Stream(Handle[StreamFlows]):
     delete = runs(StreamFlows.delete)
     head = runs(StreamFlows.head)
     read = iterates(StreamFlows.read)
+    read_all = runs(StreamFlows.read_all)
+    read_text = iterates(StreamFlows.read_text)
     tail = iterates(StreamFlows.tail)
     read_json = iterates(StreamFlows.read_json)
     tail_json = iterates(StreamFlows.tail_json)
@@ -36,6 +38,8 @@ class Stream(Handle[StreamFlows]):
     snapshot = runs(StreamFlows.snapshot)
     bootstrap = runs(StreamFlows.bootstrap)
     bootstrap_parts = iterates(StreamFlows.bootstrap_parts)
+    read_or_bootstrap = iterates(StreamFlows.read_or_bootstrap)
+    read_json_or_bootstrap = iterates(StreamFlows.read_json_or_bootstrap)
 
 
 class Bucket(Handle[BucketFlows]):

@@ -29,7 +29,7 @@ __all__ = ["Connections", "Handle", "Shell", "iterates", "runs"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-F = TypeVar("F")
+F_co = TypeVar("F_co", covariant=True)
 
 PIECE_BYTES: Final = 64 << 10
 IDLE_CONNECTIONS_MAX: Final = 64
@@ -209,34 +209,34 @@ def _perform(effect: Effect, exchange: _Exchange) -> Any:
     raise AssertionError(f"unknown effect {effect!r}")
 
 
-class Handle(Generic[F]):
+class Handle(Generic[F_co]):
     """What stands for something on a server: its flows, and the shell that performs them."""
 
-    def __init__(self, shell: Shell, flows: F, options: Options) -> None:
+    def __init__(self, shell: Shell, flows: F_co, options: Options) -> None:
         self._shell = shell
         self._flows = flows
         self._options = options
 
 
 def runs(
-    flow: Callable[Concatenate[F, P], Flow[T]],
-) -> "Callable[Concatenate[Handle[F], P], T]":
+    flow: Callable[Concatenate[F_co, P], Flow[T]],
+) -> "Callable[Concatenate[Handle[F_co], P], T]":
     """A method that does what a flow says."""
 
     @wraps(flow)
-    def method(self: "Handle[F]", /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def method(self: "Handle[F_co]", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._shell.run(flow(self._flows, *args, **kwargs))
 
     return method
 
 
 def iterates(
-    flow: Callable[Concatenate[F, P], Items[T]],
-) -> "Callable[Concatenate[Handle[F], P], Iterator[T]]":
+    flow: Callable[Concatenate[F_co, P], Items[T]],
+) -> "Callable[Concatenate[Handle[F_co], P], Iterator[T]]":
     """A method that iterates over what a flow gives."""
 
     @wraps(flow)
-    def method(self: "Handle[F]", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def method(self: "Handle[F_co]", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         return self._shell.iterate(flow(self._flows, *args, **kwargs))
 
     return method

@@ -1,0 +1,280 @@
+"""
+Reading a stream, as flows: what is there, and then whatever comes (§5.6 to §5.8).
+
+A reader catches up by plain reads and then follows by SSE, or by long-polls where that does not
+work. Data counts when the offset after it is known: what broke off before is read again.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tailrace.client.answers import chunk_of
+from tailrace.client.decoding import json_items, split_place, text_chunks
+from tailrace.client.encoding import is_json
+from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
+from tailrace.client.flow import (
+    PASSING,
+    Answer,
+    Body,
+    Call,
+    Flow,
+    Give,
+    Piece,
+    Send,
+    Wait,
+    expect,
+    refused,
+)
+from tailrace.client.items import Items, each
+from tailrace.client.requests import Options, make_call
+from tailrace.client.sse import EventParser
+from tailrace.client.values import Chunk, Item, TextChunk
+
+__all__ = ["BEGINNING", "ReadFlows"]
+
+BEGINNING: Final = "-1"
+_CATCH_UP: Final = "catch-up"
+_SSE: Final = "sse"
+_LONG_POLL: Final = "long-poll"
+
+
+class ReadFlows:
+    """What readers of a stream do."""
+
+    def __init__(self, url: str, options: Options) -> None:
+        self.url = url
+        self._options = options
+
+    def read(self, offset: str = BEGINNING) -> Items[Chunk]:
+        """
+        What is there from an offset on, up to the tail of now, chunk by chunk.
+
+        Raises:
+            NotFound, OffsetGone: It is not there, or not any more.
+        """
+        return Items(self._read(offset))
+
+    def read_all(self, offset: str = BEGINNING) -> Flow[Chunk]:
+        """
+        What is there from an offset on, up to the tail of now, in one piece; JSON in one array.
+
+        Raises:
+            As `read` does.
+        """
+        found: list[bytes] = []
+        while True:
+            answer, chunk = yield from self._read_once(offset)
+            if is_json(answer.headers.get("content-type", "")):
+                inner = chunk.data.strip()[1:-1]
+                found += [b",", inner] if inner and found else [inner]
+            else:
+                found.append(chunk.data)
+            if chunk.up_to_date:
+                break
+            offset = chunk.next_offset
+        data = b"".join(found)
+        if is_json(answer.headers.get("content-type", "")):
+            data = b"[%b]" % data
+        return replace(chunk, data=data)
+
+    def read_text(self, offset: str = BEGINNING) -> Items[TextChunk]:
+        """
+        The text of a stream, chunk by chunk, up to the tail of now.
+
+        Raises:
+            As `read` does.
+        """
+        return Items(each(self._read(offset), text_chunks()))
+
+    def tail(self, offset: str = BEGINNING) -> Items[Chunk]:
+        """
+        What is there from an offset on, and then whatever comes, until the stream is closed.
+
+        Goes on by itself across time-outs, restarts and lost connections, without a gap or a
+        repeat.
+
+        Raises:
+            NotFound, OffsetGone: It is not there, or not any more.
+            Unreachable, ServerFailed: More failures in a row than `Retry` allows.
+        """
+        return Items(self._tail(offset))
+
+    def read_json(self, offset: str = BEGINNING) -> Items[Item]:
+        """
+        The messages of a JSON stream, each with where to resume after it, up to the tail of now.
+
+        Raises:
+            As `read` does; AnswerInvalid if it is no JSON stream.
+        """
+        start, skipped = split_place(offset)
+        return Items(each(self._read(start), json_items(self.url, start, skipped)))
+
+    def tail_json(self, offset: str = BEGINNING) -> Items[Item]:
+        """
+        The messages of a JSON stream, and those that come, until it is closed.
+
+        Raises:
+            As `tail` does; AnswerInvalid if it is no JSON stream.
+        """
+        start, skipped = split_place(offset)
+        return Items(each(self._tail(start), json_items(self.url, start, skipped)))
+
+    def tail_text(self, offset: str = BEGINNING) -> Items[TextChunk]:
+        """
+        The text of a stream, as it comes, until it is closed.
+
+        Over SSE a CR, alone or before an LF, arrives as LF.
+
+        Raises:
+            As `tail` does.
+        """
+        return Items(each(self._tail(offset), text_chunks()))
+
+    def _read(self, offset: str) -> Flow[None]:
+        while True:
+            _, chunk = yield from self._read_once(offset)
+            if chunk.data or chunk.closed:
+                yield Give(chunk)
+            if chunk.up_to_date:
+                return
+            offset = chunk.next_offset
+
+    def _read_once(self, offset: str) -> Flow[tuple[Answer, Chunk]]:
+        call = yield from self._call("GET", {"offset": offset})
+        answer = yield from expect(call, self._options.retry, 200)
+        chunk = chunk_of(answer, (yield Body()))
+        if chunk.next_offset == offset and not chunk.up_to_date:
+            raise AnswerInvalid(self.url, f"the read does not get past offset {offset}")
+        return answer, chunk
+
+    def _tail(self, offset: str) -> Flow[None]:
+        """Catch up by plain reads, then follow; begin again where it stopped, whatever happened."""
+        retry = self._options.retry
+        place = _Place(offset)
+        failures = 0
+        while not place.closed:
+            before = place.offset
+            headers: Mapping[str, str] = {}
+            try:
+                answer = yield from self._ask(place)
+                if answer.status in PASSING:
+                    headers = answer.headers
+                    failures += 1
+                    if failures >= retry.attempts_max:
+                        raise (yield from refused(answer))
+                else:
+                    yield from self._take(answer, place)
+                    failures = 0
+            except Unreachable:
+                # A reader that came further did not fail: its connection was recycled roughly.
+                failures = 1 if place.offset != before else failures + 1
+                if failures >= retry.attempts_max:
+                    raise
+            if failures:
+                yield Wait(retry.pause_s(failures, headers))
+
+    def _ask(self, place: "_Place") -> Flow[Answer]:
+        params = {"offset": place.offset}
+        if place.mode != _CATCH_UP:
+            params["live"] = place.mode
+        if place.cursor is not None:
+            params["cursor"] = place.cursor
+        accept = {"accept": "text/event-stream"} if place.mode == _SSE else {}
+        call = yield from self._call("GET", params, accept)
+        if place.mode != _CATCH_UP:
+            call = replace(call, idle_s=self._options.live_idle_s)
+        answer: Answer = yield Send(call)
+        return answer
+
+    def _take(self, answer: Answer, place: "_Place") -> Flow[None]:
+        """Hand out what an answer has, and note how far it got."""
+        if place.mode == _SSE:
+            is_sse = answer.headers.get("content-type", "").startswith("text/event-stream")
+            if answer.status == 200 and is_sse:
+                yield from self._follow(answer, place)
+                return
+            if answer.status not in (404, 410):
+                # A server, or a proxy before it, that cannot do it.
+                yield Body()
+                place.mode = _LONG_POLL
+                return
+        if answer.status not in (200, 204):
+            raise (yield from refused(answer))
+        data = yield Body()
+        chunk = chunk_of(answer, data)
+        if place.mode == _CATCH_UP:
+            if chunk.up_to_date:
+                place.mode = _SSE
+            elif chunk.next_offset == place.offset:
+                raise AnswerInvalid(self.url, f"the read does not get past {place.offset}")
+        place.cursor = answer.headers.get("stream-cursor", place.cursor)
+        yield from place.reach(chunk)
+
+    def _follow(self, answer: Answer, place: "_Place") -> Flow[None]:
+        """Read events until the connection ends; data counts when its control event is there."""
+        binary = answer.headers.get("stream-sse-data-encoding", "").lower() == "base64"
+        parser = EventParser()
+        pending: list[bytes] = []
+        seen = False
+        while piece := (yield Piece()):
+            for event in parser.feed(piece):
+                if event.name == "data":
+                    pending.append(base64.b64decode(event.data) if binary else event.data)
+                elif event.name == "control":
+                    seen = True
+                    control = _control(answer, event.data)
+                    if control.get("streamDeleted"):
+                        raise NotFound(404, self.url, None, "the stream was deleted")
+                    closed = bool(control.get("streamClosed"))
+                    up_to_date = closed or bool(control.get("upToDate"))
+                    place.cursor = control.get("streamCursor", place.cursor)
+                    offset = control["streamNextOffset"]
+                    chunk = Chunk(b"".join(pending), offset, up_to_date, closed)
+                    pending.clear()
+                    yield from place.reach(chunk)
+                    if closed:
+                        return
+        if not seen:
+            # Not recycled, but broken: to come back at once would be to do so for ever.
+            raise Unreachable(self.url, "the event stream ended before its first event")
+
+    def _call(
+        self,
+        method: str,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        body: bytes = b"",
+        safe: bool = True,
+    ) -> Flow[Call]:
+        return make_call(self._options, method, self.url, params, headers, body=body, safe=safe)
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a reader is, and how it goes on."""
+
+    offset: str
+    mode: str = _CATCH_UP
+    cursor: str | None = None
+    closed: bool = False
+
+    def reach(self, chunk: Chunk) -> Flow[None]:
+        """Hand out a chunk; from then on it is behind us."""
+        self.offset = chunk.next_offset
+        self.closed = chunk.closed
+        if chunk.data or chunk.closed:
+            yield Give(chunk)
+
+
+def _control(answer: Answer, data: bytes) -> dict[str, Any]:
+    try:
+        control = json.loads(data)
+        control["streamNextOffset"]
+    except (ValueError, KeyError, TypeError):
+        raise AnswerInvalid(answer.url, "a control event without streamNextOffset") from None
+    fields: dict[str, Any] = control
+    return fields
