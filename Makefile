@@ -14,10 +14,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Node comes from a wheel in .venv; its directory goes first so that npm finds that Node.
 # Node trusts the certificates that the operating system trusts, as pip and git do.
 NPM_CI := NODE_USE_SYSTEM_CA=1 PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error
-CODE := $(wildcard src tests benchmarks)
+CODE := $(wildcard src tests benchmarks tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test lint format bench lock clean
+.PHONY: help install serve test lint format docs bench lock clean
 
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ lint: $(VENV)/.dev-stamp ## Check style, types and the layers of the source tree
 format: $(VENV)/.dev-stamp ## Rewrite the code in the agreed style
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
+
+docs: $(VENV)/.dev-stamp ## Write docs/api.md anew from the docstrings
+	$(BIN)/python -m tools.api_reference
 
 bench: $(VENV)/.dev-stamp benchmarks/reference/node_modules/.stamp ## Run the benchmarks (options: make bench ARGS="...")
 	$(BIN)/python -m benchmarks $(ARGS)

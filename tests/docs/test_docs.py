@@ -23,11 +23,14 @@ from pathlib import Path
 import pytest
 
 import tailrace
+from tailrace import client
+from tailrace.client import errors
 from tailrace.protocol.errors import Refusal
 from tailrace.server import headers
 from tailrace.server.settings import Settings, load_settings, option_name
 from tests.conformance.test_conformance import SLIDING_TESTS, SUITE_TESTS
 from tests.support.server import REPO_ROOT, ServerProcess
+from tools import api_reference
 
 DOCS = sorted([*REPO_ROOT.glob("*.md"), *(REPO_ROOT / "docs").rglob("*.md")])
 ADDRESS = "127.0.0.1:4437"
@@ -76,6 +79,8 @@ RUNNERS = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, 
         ("README.md", {"sh"}),
         ("docs/guides/snapshots.md", {"sh", "python"}),
         ("docs/guides/client.md", {"python"}),
+        ("docs/guides/producers.md", {"python"}),
+        ("docs/guides/tailing.md", {"python"}),
     ],
 )
 def test_every_example_of_a_page_prints_what_it_says(
@@ -232,6 +237,21 @@ def test_the_tests_that_the_default_ttl_fails_are_named() -> None:
     for name in SLIDING_TESTS:
         assert f"`{name.removeprefix(group)}`" in page
     assert f"{SUITE_TESTS} of {SUITE_TESTS}" in page
+
+
+def test_the_api_reference_is_that_of_the_docstrings() -> None:
+    """`make docs` writes it."""
+    assert doc("docs/api.md") == api_reference.page()
+
+
+def test_every_public_name_of_the_client_is_in_the_reference() -> None:
+    page = doc("docs/api.md")
+    assert [name for name in client.__all__ if f"`{name}`" not in page] == []
+
+
+def test_every_error_of_the_client_is_in_its_guide() -> None:
+    guide = doc("docs/guides/client.md")
+    assert [name for name in errors.__all__ if name != "refusal" and f"`{name}`" not in guide] == []
 
 
 def test_every_decision_is_linked() -> None:

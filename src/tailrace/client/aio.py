@@ -61,7 +61,16 @@ class AsyncBucket(AsyncHandle[BucketFlows]):
 
 
 class AsyncClient:
-    """A server's streams, for one event loop; `async with` closes its connections."""
+    """
+    A server's streams, for one event loop; `async with` closes its connections.
+
+    Args:
+        url: Of the server, without a path of its own unless it is mounted below one.
+        headers, params: Sent with every request; a value may be something to call for it, before
+            each request: a fresh token.
+        retry: How often, and how patiently, what failed is tried again.
+        timeout_s: How long nothing may come, before a request counts as lost.
+    """
 
     def __init__(
         self,

@@ -1,0 +1,1 @@
+"""Which HTTP library should the client stand on?"""

@@ -1,0 +1,1 @@
+"""What is run by hand on a checkout, and by no user."""
