@@ -11,6 +11,7 @@ import pytest
 
 from tailrace.client import (
     AnswerInvalid,
+    AsyncClient,
     Client,
     Conflict,
     NotFound,
@@ -269,3 +270,20 @@ def test_read_text_keeps_characters_whole(stream: Any) -> None:
     stream.append(sent.encode()[:333], TEXT)
     stream.append(sent.encode()[333:], TEXT)
     assert "".join(chunk.text for chunk in stream.read_text()) == sent
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:4437", "", "ftp://host", "http://", "http://host:port", "http://host:0"]
+)
+def test_what_is_no_url_is_told_at_once(url: str) -> None:
+    with pytest.raises(ValueError, match="no URL such as"):
+        Client(url)
+    with pytest.raises(ValueError, match="no URL such as"):
+        AsyncClient(url)
+
+
+def test_a_whole_url_is_taken_as_it_is(client: Any, server: ServerProcess) -> None:
+    stream = client.stream(f"http://127.0.0.1:{server.port}/v1/stream/client/whole%20url")
+    stream.create(TEXT)
+    assert stream.head().content_type == TEXT
+    assert not client.stream("client/whole url").create(TEXT).new

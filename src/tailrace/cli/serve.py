@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from tailrace.engine.errors import EngineError
-from tailrace.server.run import serve as run
+from tailrace.cli.failures import ExitCode, Failure
 from tailrace.server.settings import (
     ENV_PREFIX,
     Settings,
@@ -18,7 +17,7 @@ from tailrace.server.settings import (
     option_name,
 )
 
-__all__ = ["serve"]
+__all__ = ["check_libraries", "serve"]
 
 
 def _flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -40,6 +39,23 @@ def _flag(item: "Field[Any]") -> Callable[[Callable[..., None]], Callable[..., N
     )
 
 
+def check_libraries() -> None:
+    """
+    Make sure that this installation can serve.
+
+    Raises:
+        Failure: It has the client alone.
+    """
+    try:
+        import tailrace.server.run  # noqa: F401 - whether it can be imported is the question
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.startswith("tailrace"):
+            raise
+        raise Failure(
+            "serving needs the server's libraries: pip install 'tailrace[server]'"
+        ) from error
+
+
 @click.command()
 @_flags
 @click.option(
@@ -50,10 +66,15 @@ def _flag(item: "Field[Any]") -> Callable[[Callable[..., None]], Callable[..., N
 )
 def serve(config: Path | None, **flags: str | None) -> None:
     """Serve streams over HTTP."""
+    check_libraries()
+    from tailrace.engine.errors import EngineError
+    from tailrace.server.run import serve as run
+
     try:
         settings = load_settings(flags, file=config)
         status = run(settings)
-    except (SettingsError, EngineError) as error:
-        click.echo(f"tailrace: {error}", err=True)
-        sys.exit(2 if isinstance(error, SettingsError) else 1)
+    except SettingsError as error:
+        raise Failure(str(error), ExitCode.USAGE) from error
+    except EngineError as error:
+        raise Failure(str(error)) from error
     sys.exit(status)

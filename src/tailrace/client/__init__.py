@@ -1,11 +1,13 @@
 """
 The client: write, read and follow durable streams, on any server of the protocol.
 
-`flow` and what lies beside it decide everything; `sync` and `aio` only perform it.
+`flow` and what lies beside it decide everything; `sync` and `aio` only perform it. What is
+asynchronous is imported when it is asked for: aiohttp takes a quarter of a second.
 """
 
-from tailrace.client.aio import AsyncBucket, AsyncClient, AsyncStream
-from tailrace.client.aio_producer import AsyncProducer, Delivery
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tailrace.client.errors import (
     AnswerInvalid,
     Conflict,
@@ -40,6 +42,10 @@ from tailrace.client.values import (
     Snapshot,
     TextChunk,
 )
+
+if TYPE_CHECKING:
+    from tailrace.client.aio import AsyncBucket, AsyncClient, AsyncStream
+    from tailrace.client.aio_producer import AsyncProducer, Delivery
 
 __all__ = [
     "AnswerInvalid",
@@ -80,3 +86,17 @@ __all__ = [
     "Unauthorized",
     "Unreachable",
 ]
+
+_LATER = {
+    "AsyncBucket": "aio",
+    "AsyncClient": "aio",
+    "AsyncProducer": "aio_producer",
+    "AsyncStream": "aio",
+    "Delivery": "aio_producer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -7,7 +7,7 @@ from tailrace.client.aio_producer import produces
 from tailrace.client.aio_shell import AsyncHandle, AsyncShell, iterates, runs
 from tailrace.client.buckets import BucketFlows
 from tailrace.client.flow import Retry
-from tailrace.client.requests import Options, Text, bucket_url, stream_url
+from tailrace.client.requests import Options, Text, bucket_url, server_url, stream_url
 from tailrace.client.streams import StreamFlows
 
 __all__ = ["AsyncBucket", "AsyncClient", "AsyncStream"]
@@ -81,7 +81,7 @@ class AsyncClient:
         retry: Retry | None = None,
         timeout_s: float = 30.0,
     ) -> None:
-        self.url = url.rstrip("/")
+        self.url = server_url(url)
         self._options = Options(headers or {}, params or {}, retry or Retry())
         self._shell = AsyncShell(timeout_s)
 

@@ -139,7 +139,8 @@ class AsyncShell:
                     return
                 outcome, error = None, None
                 if isinstance(effect, Give):
-                    yield effect.item
+                    for item in effect.items:
+                        yield item
                     continue
                 try:
                     outcome = await _perform(effect, exchange)

@@ -74,21 +74,22 @@ class BucketFlows:
             call = yield from make_call(self._options, "GET", f"{self.url}/streams", params)
             yield from expect(call, self._options.retry, 200)
             page = _json(self.url, (yield Body()))
-            for item in page["streams"]:
-                yield Give(
-                    Listed(
-                        stream_id=item["stream_id"],
-                        closed=item["status"] == "Closed",
-                        content_type=item["content_type"],
-                        size=item["tail_offset"],
-                        next_offset=item.get("next_offset"),
-                        created_at_ms=item["created_at_ms"],
-                        last_write_at_ms=item["last_write_at_ms"],
-                    )
-                )
+            yield Give([_listed(item) for item in page["streams"]])
             if not page["has_more"]:
                 return
             after = page["next_cursor"]
+
+
+def _listed(item: dict[str, Any]) -> Listed:
+    return Listed(
+        stream_id=item["stream_id"],
+        closed=item["status"] == "Closed",
+        content_type=item["content_type"],
+        size=item["tail_offset"],
+        next_offset=item.get("next_offset"),
+        created_at_ms=item["created_at_ms"],
+        last_write_at_ms=item["last_write_at_ms"],
+    )
 
 
 def _json(url: str, body: bytes) -> dict[str, Any]:

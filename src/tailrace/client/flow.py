@@ -8,7 +8,7 @@ A flow is a generator. It yields an effect and is sent what came of it:
     Piece()         read what comes next of it           bytes, empty at the end
     Wait(seconds)   let time pass                        nothing
     Value(source)   call something of the user's         its value, awaited if need be
-    Give(item)      hand an item to who iterates         nothing
+    Give(items)     hand items to who iterates           nothing
 
 and returns its result. `Unreachable` is thrown into it where a request, or reading its answer,
 failed, and whatever something of the user's raises.
@@ -21,7 +21,7 @@ second time changes nothing more; any other is repeated only where it cannot hav
 """
 
 import random
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from time import time
@@ -103,7 +103,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    item: Any
+    items: Iterable[Any]
 
 
 Effect: TypeAlias = Send | Body | Piece | Wait | Value | Give
@@ -131,7 +131,7 @@ class Retry:
         asked = _retry_after_s(headers or {})
         if asked is not None:
             return asked
-        longest = min(self.longest_s, self.first_s * 2.0 ** (attempt - 1))
+        longest = min(self.longest_s, self.first_s * 2.0 ** min(attempt - 1, 62))
         # Never at once, and never all clients together.
         return longest * (0.5 + 0.5 * self.jitter())
 

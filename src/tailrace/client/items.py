@@ -29,8 +29,8 @@ def each(flow: Flow[None], make: Callable[[Any], Iterable[Any]]) -> Flow[None]:
             return
         outcome, error = None, None
         if isinstance(effect, Give):
-            for item in make(effect.item):
-                yield Give(item)
+            for item in effect.items:
+                yield Give(make(item))
         else:
             try:
                 outcome = yield effect

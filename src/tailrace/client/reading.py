@@ -137,7 +137,7 @@ class ReadFlows:
         while True:
             _, chunk = yield from self._read_once(offset)
             if chunk.data or chunk.closed:
-                yield Give(chunk)
+                yield Give((chunk,))
             if chunk.up_to_date:
                 return
             offset = chunk.next_offset
@@ -267,7 +267,7 @@ class _Place:
         self.offset = chunk.next_offset
         self.closed = chunk.closed
         if chunk.data or chunk.closed:
-            yield Give(chunk)
+            yield Give((chunk,))
 
 
 def _control(answer: Answer, data: bytes) -> dict[str, Any]:

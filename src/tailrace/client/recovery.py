@@ -65,7 +65,7 @@ class RecoveryFlows(SnapshotFlows):
                     # A server that does not retain what follows its own snapshot.
                     raise
             met, offset, skipped = snapshot.offset, snapshot.offset, 0
-            yield Give(snapshot)
+            yield Give((snapshot,))
 
 
 def _each_chunk(chunk: Chunk) -> Iterator[Chunk]:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from tailrace.client.flow import Call, Flow, Retry, Value
 
-__all__ = ["Options", "Text", "bucket_url", "make_call", "stream_url"]
+__all__ = ["Options", "Text", "bucket_url", "make_call", "server_url", "stream_url"]
 
 Text: TypeAlias = str | Callable[[], Any]
 """A header or a parameter: a text, or something to call for it before each request."""
@@ -24,10 +24,27 @@ class Options:
     """A live read on which nothing comes for this long, not even a heartbeat, is given up."""
 
 
+def server_url(url: str) -> str:
+    """
+    Where a server is, without a slash at its end.
+
+    Raises:
+        ValueError: It is no such URL.
+    """
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good:
+        raise ValueError(f"{url!r} is no URL such as http://127.0.0.1:4437")
+    return url.rstrip("/")
+
+
 def stream_url(server: str, path: str) -> str:
     """Where a stream of a server is; a path that is a whole URL says so itself."""
     if path.startswith(("http://", "https://")):
-        return path
+        return server_url(path)
     return f"{server}/v1/stream/{quote(path.lstrip('/'))}"
 
 

@@ -97,7 +97,7 @@ class SnapshotFlows(ReadFlows):
             for part in parser.feed((yield from self._piece())):
                 made = _part(answer, part.content_type, part.data, is_snapshot=first)
                 first = False
-                yield Give(made)
+                yield Give((made,))
 
     def _whole(self) -> Flow[Bootstrap]:
         answer, parser = yield from self._ask_bootstrap()

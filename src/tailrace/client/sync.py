@@ -5,7 +5,7 @@ from types import TracebackType
 
 from tailrace.client.buckets import BucketFlows
 from tailrace.client.flow import Retry
-from tailrace.client.requests import Options, Text, bucket_url, stream_url
+from tailrace.client.requests import Options, Text, bucket_url, server_url, stream_url
 from tailrace.client.streams import StreamFlows
 from tailrace.client.sync_producer import produces
 from tailrace.client.sync_shell import Connections, Handle, Shell, iterates, runs
@@ -81,7 +81,7 @@ class Client:
         retry: Retry | None = None,
         timeout_s: float = 30.0,
     ) -> None:
-        self.url = url.rstrip("/")
+        self.url = server_url(url)
         self._options = Options(headers or {}, params or {}, retry or Retry())
         self._connections = Connections(timeout_s)
         self._shell = Shell(self._connections)

@@ -181,7 +181,7 @@ class Shell:
                     return stop.value
                 outcome, error = None, None
                 if isinstance(effect, Give):
-                    yield effect.item
+                    yield from effect.items
                     continue
                 try:
                     outcome = _perform(effect, exchange)

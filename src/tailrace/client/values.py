@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 __all__ = [
     "Appended",
     "Bootstrap",
@@ -84,8 +86,8 @@ class Chunk:
     """There will never be more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+# Not a dataclass as the others: made a million times a second, and so cheaper by half.
+class Item(msgspec.Struct, frozen=True):
     """One message of a JSON stream; reading on from `next_offset` begins with the one after it."""
 
     value: Any

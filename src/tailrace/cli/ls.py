@@ -1,0 +1,65 @@
+"""`tailrace ls`: the streams of a bucket."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+import click
+
+from tailrace.cli.connection import Server, server_options
+from tailrace.cli.output import Output, age, fields_of, human_bytes, short_type, table
+from tailrace.client import Listed
+
+__all__ = ["ls"]
+
+_PAGE: Final = 500
+_TITLES: Final = ("NAME", "TYPE", "SIZE", "STATE", "LAST WRITE")
+
+
+@click.command()
+@click.argument("bucket")
+@server_options
+@click.option("--prefix", default="", help="Only those whose names begin with this.")
+@click.option("--after", default="", metavar="NAME", help="Only those that sort after this name.")
+@click.option("-l", "--long", is_flag=True, help="As a table in a pipe too.")
+@click.option("--json", "is_json", is_flag=True, help="Each as an object on a line.")
+def ls(bucket: str, server: Server, prefix: str, after: str, long: bool, is_json: bool) -> None:
+    """
+    List the streams of a bucket.
+
+    On a terminal as a table, in a pipe by their names.
+    """
+    output = Output()
+    with server.bucket(bucket) as found:
+        listed = found.streams(prefix=prefix, after=after)
+        if is_json:
+            for stream in listed:
+                output.json(fields_of(stream))
+        elif output.terminal or long:
+            for line in _table(listed):
+                output.line(line.encode())
+        else:
+            for stream in listed:
+                output.line(stream.stream_id.encode())
+    output.flush()
+
+
+def _table(listed: Iterable[Listed]) -> Iterator[str]:
+    """Page by page: a bucket may have more streams than fit into memory."""
+    widths = [0] * len(_TITLES)
+    rows = map(_row, listed)
+    page = [_TITLES, *islice(rows, _PAGE)]
+    while page:
+        if page != [_TITLES]:
+            yield from table(page, widths)
+        page = list(islice(rows, _PAGE))
+
+
+def _row(stream: Listed) -> tuple[str, ...]:
+    return (
+        stream.stream_id,
+        short_type(stream.content_type),
+        human_bytes(stream.size),
+        "closed" if stream.closed else "open",
+        age(stream.last_write_at_ms),
+    )

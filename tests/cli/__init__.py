@@ -1,0 +1,1 @@
+"""The command line: its words, its output, its exit codes."""

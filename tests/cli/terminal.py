@@ -1,0 +1,79 @@
+"""A command on a terminal: what somebody would see, and what they would type."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import termios
+import time
+from types import TracebackType
+
+from tests.cli.conftest import COMMAND
+
+LIMIT_S = 60.0
+
+
+class Terminal:
+    """One command on a terminal of its own."""
+
+    def __init__(self, url: str, *args: str) -> None:
+        self.seen = ""
+        self._master, slave = pty.openpty()
+        # What is typed is not shown: only what the command prints.
+        attributes = termios.tcgetattr(slave)
+        attributes[3] &= ~termios.ECHO
+        termios.tcsetattr(slave, termios.TCSANOW, attributes)
+        self.process = subprocess.Popen(
+            [*COMMAND, *args],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "TAILRACE_URL": url, "COLUMNS": "120", "TERM": "xterm"},
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def enter(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Until it was printed."""
+        while text not in self.seen:
+            assert self._read(), f"it ended without {text!r}: {self.seen!r}"
+
+    def finish(self) -> int:
+        """Until the command ends; its exit code."""
+        while self._read():
+            pass
+        return self.process.wait(LIMIT_S)
+
+    def _read(self) -> bool:
+        os.set_blocking(self._master, False)
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end:
+            try:
+                piece = os.read(self._master, 65536)
+            except BlockingIOError:
+                time.sleep(0.01)
+                continue
+            except OSError:
+                # Linux: nobody holds the other end any more.
+                return False
+            self.seen += piece.decode().replace("\r\n", "\n")
+            return bool(piece)
+        raise AssertionError(f"nothing came any more: {self.seen!r}")
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(LIMIT_S)
+        os.close(self._master)

@@ -1,0 +1,158 @@
+"""How the command fails: an exit code for each kind, one line, perhaps a hint, never a trace."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tailrace.cli.failures import ExitCode
+from tests.cli.conftest import Run
+
+NOWHERE = "http://127.0.0.1:1"
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[..., str]]:
+    """A server that gives one answer to everything; its URL."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def start(status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def handle_any(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                self.send_response(status)
+                for name, value in (headers or {}).items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(body)
+
+            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, ExitCode.FAILED),
+        (401, ExitCode.UNAUTHORIZED),
+        (403, ExitCode.UNAUTHORIZED),
+        (404, ExitCode.NOT_FOUND),
+        (409, ExitCode.CONFLICT),
+        (410, ExitCode.GONE),
+        (413, ExitCode.FAILED),
+        (429, ExitCode.FAILED),
+        (500, ExitCode.FAILED),
+        (507, ExitCode.FAILED),
+    ],
+)
+def test_each_refusal_has_its_code(
+    run: Run, answering: Callable[..., str], status: int, code: ExitCode
+) -> None:
+    done = run("close", "x", "--retries", "0", url=answering(status, body=b"no\x1b[2J\nand no"))
+    assert done.code == code
+    first, *hints = done.err.splitlines()
+    assert first == f"tailrace: x: no?[2J and no ({status})"
+    assert len(hints) < 2 and all(hint.startswith("hint: ") for hint in hints)
+
+
+def test_a_token_is_hinted_at_and_can_be_sent(run: Run, answering: Callable[..., str]) -> None:
+    done = run("head", "x", url=answering(401))
+    assert (done.code, "--header 'Authorization" in done.err) == (6, True)
+
+
+def test_a_server_that_is_no_server_of_streams(run: Run, answering: Callable[..., str]) -> None:
+    done = run("head", "x", url=answering(200, body=b"<html>"))
+    assert (done.code, "hint: is this the URL" in done.err) == (1, True)
+
+
+def test_a_server_that_says_to_come_back_later_is_not_waited_for(
+    run: Run, answering: Callable[..., str]
+) -> None:
+    """Within the test's own time limit."""
+    done = run("head", "x", url=answering(503, {"Retry-After": "1000"}))
+    assert done.code == ExitCode.FAILED
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("create", "x"),
+        ("append", "x", "1"),
+        ("read", "x"),
+        ("tail", "-f", "x"),
+        ("head", "x"),
+        ("close", "x"),
+        ("rm", "x"),
+        ("ls", "buck"),
+        ("bucket", "create", "buck"),
+        ("bucket", "info", "buck"),
+        ("bucket", "rm", "buck"),
+        ("snapshot", "get", "x", "-b", "buck"),
+        ("snapshot", "put", "x", "-b", "buck", "--offset", "0", "-"),
+        ("bootstrap", "x", "-b", "buck"),
+        ("import", "-", "x"),
+        ("export", "x", "-"),
+    ],
+    ids=" ".join,
+)
+def test_without_a_server_every_command_says_so(run: Run, args: tuple[str, ...]) -> None:
+    done = run(*args, "--retries", "0", url=NOWHERE)
+    assert (done.code, done.out) == (5, b"")
+    first, hint = done.err.splitlines()
+    assert first.startswith(f"tailrace: cannot reach {NOWHERE}/")
+    assert hint == "hint: is the server running? start one with: tailrace serve"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("nothing",),
+        ("read",),
+        ("read", ""),
+        ("read", "x", "--nothing"),
+        ("read", "x", "--url", "localhost:4437"),
+        ("read", "x", "--url", "http://host:port"),
+        ("read", "http://"),
+        ("read", "x", "--header", "no colon"),
+        ("read", "x", "--header", "a: b\nc: d"),
+        ("read", "x", "--timeout", "0"),
+        ("tail", "x", "-n", "-1"),
+        ("import", "file"),
+        ("snapshot", "put", "x", "-b", "buck", "-"),
+        ("completion", "cmd"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_call_is_told_in_a_line(run: Run, args: tuple[str, ...]) -> None:
+    done = run(*args)
+    assert (done.code, done.out) == (2, b"")
+    first, hint = done.err.splitlines()
+    assert first.startswith("tailrace: ")
+    assert hint.startswith("hint: tailrace ") and hint.endswith("--help")
+
+
+def test_a_family_of_commands_alone_shows_its_help(run: Run) -> None:
+    done = run("snapshot")
+    assert (done.code, "Usage: tailrace snapshot" in done.err) == (2, True)
+
+
+def test_a_setting_that_cannot_be(run: Run) -> None:
+    done = run("serve", "--port", "x")
+    assert (done.code, done.err) == (2, "tailrace: --port must be a whole number, not 'x'\n")

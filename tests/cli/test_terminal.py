@@ -1,0 +1,110 @@
+"""What people see: tables, bars, questions, and that binary is kept from their terminal."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tailrace.client import Client
+from tests.cli.conftest import Run
+from tests.cli.terminal import Terminal
+from tests.support.server import ServerProcess
+
+
+def test_ls_is_a_table(server: ServerProcess, run: Run, bucket: str) -> None:
+    run("create", "s", "-b", bucket, "--json")
+    with Terminal(server.url, "ls", bucket) as terminal:
+        assert terminal.finish() == 0
+    title, row = terminal.seen.splitlines()
+    assert title.split() == ["NAME", "TYPE", "SIZE", "STATE", "LAST", "WRITE"]
+    assert row.split()[:5] == ["s", "application/json", "0", "B", "open"]
+
+
+def test_what_was_done_is_told(server: ServerProcess, name: str) -> None:
+    with Terminal(server.url, "append", name, "--create", "a", "b") as terminal:
+        assert terminal.finish() == 0
+    assert terminal.seen.startswith(f"{name}: 2 messages appended, its tail is ")
+
+
+def test_an_import_has_a_bar(server: ServerProcess, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_text('{"a": 1}\n' * 10_000)
+    with Terminal(server.url, "import", str(file), name, "--create") as terminal:
+        assert terminal.finish() == 0
+    *_, last, told, _ = terminal.seen.split("\n")
+    assert "####################" in last and "100%" in last
+    assert "87.9 KiB of 87.9 KiB, 10,000 messages, " in last
+    assert told.endswith(f"{name}: 10,000 messages imported")
+
+
+def test_an_export_counts(server: ServerProcess, run: Run, name: str, tmp_path: Path) -> None:
+    run("import", "-", name, "--create", stdin="1\n" * 2000)
+    with Terminal(server.url, "export", name, str(tmp_path / "out")) as terminal:
+        assert terminal.finish() == 0
+    assert ", 2,000 messages, " in terminal.seen
+    assert terminal.seen.endswith(f"{name}: 2,000 messages in {tmp_path / 'out'}\n")
+
+
+def test_tail_follows_until_control_c(server: ServerProcess, client: Client, name: str) -> None:
+    stream = client.stream(name)
+    stream.create("text/plain")
+    stream.append(b"one ", "text/plain")
+    with Terminal(server.url, "tail", "-f", name) as terminal:
+        terminal.wait_for("one ")
+        stream.append(b"two", "text/plain")
+        terminal.wait_for("two")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.finish() == 130
+    assert "Traceback" not in terminal.seen
+
+
+def test_the_prompt_begins_a_line(server: ServerProcess, run: Run, name: str) -> None:
+    run("append", name, "--create", "no end")
+    with Terminal(server.url, "read", name) as terminal:
+        terminal.finish()
+    assert terminal.seen == "no end\n"
+
+
+def test_binary_is_kept_from_a_terminal(server: ServerProcess, client: Client, name: str) -> None:
+    stream = client.stream(name)
+    stream.create("application/octet-stream")
+    stream.append(b"text so far\n")
+    with Terminal(server.url, "read", name) as terminal:
+        assert terminal.finish() == 0
+    stream.append(b"\x00\x01")
+    with Terminal(server.url, "read", name) as terminal:
+        assert terminal.finish() == 2
+    assert "this is binary" in terminal.seen and "\x00" not in terminal.seen
+    with Terminal(server.url, "read", name, "--force") as terminal:
+        assert terminal.finish() == 0
+    assert "\x00" in terminal.seen
+
+
+def test_rm_asks_first(server: ServerProcess, run: Run, name: str) -> None:
+    run("create", name)
+    with Terminal(server.url, "rm", name) as terminal:
+        terminal.wait_for(f"Delete {name} for good? [y/N]")
+        terminal.enter("n\n")
+        assert terminal.finish() == 1
+    assert run("head", name).code == 0
+    with Terminal(server.url, "rm", name) as terminal:
+        terminal.wait_for("[y/N]")
+        terminal.enter("y\n")
+        assert terminal.finish() == 0
+    assert run("head", name).code == 3
+
+
+def test_rm_need_not_ask(server: ServerProcess, run: Run, name: str) -> None:
+    run("create", name)
+    with Terminal(server.url, "rm", name, "--yes") as terminal:
+        assert terminal.finish() == 0
+    assert run("head", name).code == 3
+
+
+def test_lines_are_typed(server: ServerProcess, run: Run, name: str) -> None:
+    run("create", name)
+    with Terminal(server.url, "append", name) as terminal:
+        terminal.wait_for("end with Ctrl-D")
+        terminal.enter("hello\n\x04")
+        assert terminal.finish() == 0
+    assert run("read", name).out == b"hello\n"
