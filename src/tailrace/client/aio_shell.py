@@ -2,9 +2,10 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import replace
 from functools import wraps
-from io import BytesIO
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 import aiohttp
@@ -34,6 +35,7 @@ F_co = TypeVar("F_co", covariant=True)
 
 CONNECTIONS_MAX: Final = 256
 LARGE_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 64 << 10
 
 
 class _Exchange:
@@ -41,25 +43,24 @@ class _Exchange:
 
     def __init__(self, shell: "AsyncShell") -> None:
         self._shell = shell
+        self._session: aiohttp.ClientSession | None = None
         self._response: aiohttp.ClientResponse | None = None
         self._url = ""
 
     async def send(self, call: Call) -> Answer:
         self.close()
         self._url = call.url
+        if self._session is None:
+            # The same one for a whole flow: if the client is closed meanwhile, the flow ends.
+            self._session = self._shell.session()
+        if self._session.closed:
+            raise RuntimeError("the AsyncClient was closed while this was under way")
         idle_s = call.idle_s or self._shell.timeout_s
-        timeout = aiohttp.ClientTimeout(None, sock_connect=self._shell.timeout_s, sock_read=idle_s)
         try:
-            response = await self._shell.session().request(
-                call.method,
-                # As it is: it is encoded already.
-                URL(call.url, encoded=True),
-                headers=call.headers,
-                # A large one as a file: aiohttp then sends it piece by piece.
-                data=BytesIO(call.body) if len(call.body) > LARGE_BYTES else call.body or None,
-                timeout=timeout,
-                allow_redirects=False,
-            )
+            if len(call.body) <= LARGE_BYTES:
+                response = await self._request(self._session, call, idle_s, call.body or None)
+            else:
+                response = await self._upload(self._session, call, idle_s)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise Unreachable(call.url, _reason(error), False) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -67,6 +68,36 @@ class _Exchange:
         self._response = response
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Answer(response.status, headers, call.url)
+
+    async def _request(
+        self, session: aiohttp.ClientSession, call: Call, idle_s: float, data: Any
+    ) -> aiohttp.ClientResponse:
+        timeout = aiohttp.ClientTimeout(None, sock_connect=self._shell.timeout_s, sock_read=idle_s)
+        return await session.request(
+            call.method,
+            # As it is: it is encoded already.
+            URL(call.url, encoded=True),
+            headers=call.headers,
+            data=data,
+            timeout=timeout,
+            allow_redirects=False,
+        )
+
+    async def _upload(
+        self, session: aiohttp.ClientSession, call: Call, idle_s: float
+    ) -> aiohttp.ClientResponse:
+        """A large body, piece by piece: aiohttp by itself waits for ever for who does not read."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(idle_s) as deadline:
+
+            async def pieces() -> AsyncIterator[bytes]:
+                for at in range(0, len(call.body), PIECE_BYTES):
+                    deadline.reschedule(loop.time() + idle_s)
+                    yield call.body[at : at + PIECE_BYTES]
+                deadline.reschedule(loop.time() + idle_s)
+
+            headers = {**call.headers, "content-length": str(len(call.body))}
+            return await self._request(session, replace(call, headers=headers), idle_s, pieces())
 
     async def read(self, *, all_of_it: bool) -> bytes:
         """The rest of the answer, or what comes next of it."""
@@ -101,12 +132,16 @@ class AsyncShell:
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def session(self) -> aiohttp.ClientSession:
         """Made with the first request: it belongs to the loop that makes it."""
+        loop = asyncio.get_running_loop()
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX)
-            self._session = aiohttp.ClientSession(connector=connector)
+            self._session, self._loop = aiohttp.ClientSession(connector=connector), loop
+        elif self._loop is not loop:
+            raise RuntimeError("an AsyncClient belongs to one event loop: make one for each")
         return self._session
 
     async def close(self) -> None:
@@ -117,16 +152,19 @@ class AsyncShell:
     async def run(self, flow: Flow[T]) -> T:
         """Drive a flow to its result."""
         result: list[T] = []
-        async for _ in self._drive(flow, result.append):
-            raise AssertionError("this flow gives items")
+        async with aclosing(self._drive(flow, result.append)) as drive:
+            async for _ in drive:
+                raise AssertionError("this flow gives items")
         return result[0]
 
-    async def iterate(self, items: Items[T]) -> AsyncIterator[T]:
+    def iterate(self, items: Items[T]) -> AsyncGenerator[T, None]:
         """Drive a flow, and hand out what it gives."""
-        async for item in self._drive(items.flow, lambda _: None):
-            yield item
+        # Not by a generator around another: to close the outer one would leave the inner one open.
+        return self._drive(items.flow, lambda _: None)
 
-    async def _drive(self, flow: Flow[Any], done: Callable[[Any], None]) -> AsyncIterator[Any]:
+    async def _drive(
+        self, flow: Flow[Any], done: Callable[[Any], None]
+    ) -> AsyncGenerator[Any, None]:
         exchange = _Exchange(self)
         outcome: Any = None
         error: Exception | None = None
@@ -192,11 +230,13 @@ def runs(
 
 def iterates(
     flow: Callable[Concatenate[F_co, P], Items[T]],
-) -> "Callable[Concatenate[AsyncHandle[F_co], P], AsyncIterator[T]]":
+) -> "Callable[Concatenate[AsyncHandle[F_co], P], AsyncGenerator[T, None]]":
     """A method that iterates over what a flow gives."""
 
     @wraps(flow)
-    def method(self: "AsyncHandle[F_co]", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+    def method(
+        self: "AsyncHandle[F_co]", /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncGenerator[T, None]:
         return self._shell.iterate(flow(self._flows, *args, **kwargs))
 
     return method

@@ -66,6 +66,9 @@ def make_call(
     """A request with a client's options, those that are asked for each time asked."""
     query = {**(yield from _texts(options.params)), **(params or {})}
     sent = {**(yield from _texts(options.headers)), **(headers or {})}
+    for name, value in sent.items():
+        if "\n" in value or "\r" in value:
+            raise ValueError(f"the header {name} must be one line")
     mark = "&" if "?" in url else "?"
     return Call(method, f"{url}{mark}{urlencode(query)}" if query else url, sent, body, safe)
 
@@ -74,5 +77,8 @@ def _texts(values: Mapping[str, Text]) -> Flow[dict[str, str]]:
     found = {}
     for name, value in values.items():
         # Not in lower case: a parameter's name may have any.
-        found[name] = (yield Value(value)) if callable(value) else value
+        text = (yield Value(value)) if callable(value) else value
+        if not isinstance(text, str):
+            raise TypeError(f"{name} must be text, and is {type(text).__name__}")
+        found[name] = text
     return found

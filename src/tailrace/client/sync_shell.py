@@ -1,6 +1,7 @@
 """The blocking shell: performs effects by waiting, over the standard library's `http.client`."""
 
 import http.client
+import inspect
 import select
 import threading
 import time
@@ -74,7 +75,12 @@ class Connections:
 
 def _ended(connection: http.client.HTTPConnection) -> bool:
     """Whether the server closed a connection that waits: then something is there to be read."""
-    return connection.sock is None or bool(select.select([connection.sock], [], [], 0)[0])
+    if connection.sock is None:
+        return True
+    # Not `select`: it knows the first thousand descriptors only.
+    waiting = select.poll()
+    waiting.register(connection.sock, select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 class _Exchange:
@@ -205,7 +211,11 @@ def _perform(effect: Effect, exchange: _Exchange) -> Any:
             time.sleep(seconds)
             return None
         case Value(source):
-            return source()
+            value = source()
+            if inspect.iscoroutine(value):
+                value.close()
+                raise TypeError("something to await is for an AsyncClient")
+            return value
     raise AssertionError(f"unknown effect {effect!r}")
 
 
