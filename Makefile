@@ -27,7 +27,7 @@ install: $(VENV)/.run-stamp ## Set up what is needed to run the server, in .venv
 serve: $(VENV)/.run-stamp ## Run the server on ./data (more options: make serve ARGS="--port 9000")
 	$(BIN)/tailrace serve --data-dir ./data $(ARGS)
 
-test: $(VENV)/.dev-stamp tests/conformance/node_modules/.stamp ## Run all tests (some: make test PYTEST_ARGS="-k name")
+test: $(VENV)/.dev-stamp tests/conformance/node_modules/.stamp tests/reference/node_modules/.stamp ## Run all tests (some: make test PYTEST_ARGS="-k name")
 	$(BIN)/python -m pytest -v --durations=10 $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev-stamp ## Check style, types and the layers of the source tree
@@ -56,7 +56,8 @@ lock: $(VENV)/.venv-stamp ## Compile requirements/*.txt anew from pyproject.toml
 	$(UV_COMPILE) --group dev --upgrade --constraint requirements/run.txt --output-file requirements/dev.txt
 
 clean: ## Remove the virtual environment, node_modules and tool caches (not ./data)
-	rm -rf $(VENV) tests/conformance/node_modules benchmarks/reference/node_modules build dist
+	rm -rf $(VENV) tests/conformance/node_modules tests/reference/node_modules build dist
+	rm -rf benchmarks/reference/node_modules benchmarks/clients/node_modules benchmarks/clients/.venv-official
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -7,6 +7,8 @@ from benchmarks.works import (
     appends,
     bootstrap,
     catchup,
+    client_producer,
+    client_tail,
     creates,
     growth,
     json_batches,
@@ -27,4 +29,6 @@ WORKS: tuple[Work, ...] = (
     large_snapshot.WORK,
     listing.WORK,
     many_streams.WORK,
+    client_producer.WORK,
+    client_tail.WORK,
 )

@@ -20,6 +20,8 @@ from tests.support.server import REPO_ROOT
         "bootstrap",
         "listing",
         "many_streams",
+        "client_producer",
+        "client_tail",
     ],
 )
 def test_a_benchmark_runs_and_finds_what_it_wrote(work: str, tmp_path: Path) -> None:

@@ -78,8 +78,10 @@ def connected(kind: str, url: str, **options: Any) -> Iterator[Any]:
         return
     with asyncio.Runner() as runner:
         awaited = Awaited(AsyncClient(url, **options), runner)
-        yield awaited
-        awaited.close()
+        try:
+            yield awaited
+        finally:
+            awaited.close()
 
 
 @pytest.fixture(params=["sync", "async"])

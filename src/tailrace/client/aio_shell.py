@@ -13,6 +13,7 @@ from yarl import URL
 
 from tailrace.client.errors import Unreachable
 from tailrace.client.flow import (
+    Ahead,
     Answer,
     Body,
     Call,
@@ -45,10 +46,29 @@ class _Exchange:
         self._shell = shell
         self._session: aiohttp.ClientSession | None = None
         self._response: aiohttp.ClientResponse | None = None
+        self._ahead: tuple[Call, asyncio.Task[aiohttp.ClientResponse]] | None = None
         self._url = ""
 
-    async def send(self, call: Call) -> Answer:
+    async def ahead(self, call: Call) -> None:
+        """Begin with a request; if that fails, sending it will tell."""
         self.close()
+        self._ahead = call, asyncio.create_task(self._begin(call))
+        # Until it is written, and not until it is answered.
+        await asyncio.sleep(0)
+
+    async def send(self, call: Call) -> Answer:
+        if self._ahead is not None and self._ahead[0] is call:
+            (_, task), self._ahead = self._ahead, None
+            response = await task
+        else:
+            self.close()
+            response = await self._begin(call)
+        self._response = response
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status, headers, call.url)
+
+    async def _begin(self, call: Call) -> aiohttp.ClientResponse:
+        """The answer to a request, once its head is there."""
         self._url = call.url
         if self._session is None:
             # The same one for a whole flow: if the client is closed meanwhile, the flow ends.
@@ -58,16 +78,12 @@ class _Exchange:
         idle_s = call.idle_s or self._shell.timeout_s
         try:
             if len(call.body) <= LARGE_BYTES:
-                response = await self._request(self._session, call, idle_s, call.body or None)
-            else:
-                response = await self._upload(self._session, call, idle_s)
+                return await self._request(self._session, call, idle_s, call.body or None)
+            return await self._upload(self._session, call, idle_s)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise Unreachable(call.url, _reason(error), False) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unreachable(call.url, _reason(error)) from error
-        self._response = response
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status, headers, call.url)
 
     async def _request(
         self, session: aiohttp.ClientSession, call: Call, idle_s: float, data: Any
@@ -120,6 +136,16 @@ class _Exchange:
             else:
                 self._response.close()
             self._response = None
+        if self._ahead is not None:
+            self._ahead[1].add_done_callback(_drop)
+            self._ahead[1].cancel()
+            self._ahead = None
+
+
+def _drop(task: "asyncio.Task[aiohttp.ClientResponse]") -> None:
+    """An answer that nobody waits for any more."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()
 
 
 def _reason(error: BaseException) -> str:
@@ -139,7 +165,10 @@ class AsyncShell:
         loop = asyncio.get_running_loop()
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX)
-            self._session, self._loop = aiohttp.ClientSession(connector=connector), loop
+            # As the blocking shell: to decompress costs more than it saves on a fast network.
+            plain = {"accept-encoding": "identity"}
+            self._session = aiohttp.ClientSession(connector=connector, headers=plain)
+            self._loop = loop
         elif self._loop is not loop:
             raise RuntimeError("an AsyncClient belongs to one event loop: make one for each")
         return self._session
@@ -194,6 +223,9 @@ async def _perform(effect: Effect, exchange: _Exchange) -> Any:
     match effect:
         case Send(call):
             return await exchange.send(call)
+        case Ahead(call):
+            await exchange.ahead(call)
+            return None
         case Body():
             return await exchange.read(all_of_it=True)
         case Piece():

@@ -82,7 +82,8 @@ class Batching:
         self._flying: dict[int, Batch] = {}
         self._returned: list[Batch] = []
         self._next_index = 0
-        self._next_seq = 0
+        self.next_seq = 0
+        self._stored_seq = -1
         self._claimed: int | None = None
         self.bytes = 0
         self.count = 0
@@ -162,10 +163,13 @@ class Batching:
         # second would be an error and not too early (§5.2.1).
         if len(self._flying) >= self.limits.in_flight_max or 0 in self._flying:
             return None
+        # One whose answer is lost would find the stream closed, and not itself stored.
+        if self._open[0].closes and self._flying:
+            return None
         batch = self._open.popleft()
-        batch.claim = ProducerClaim(self.producer_id, self.epoch, self._next_seq)
-        self._flying[self._next_seq] = batch
-        self._next_seq += 1
+        batch.claim = ProducerClaim(self.producer_id, self.epoch, self.next_seq)
+        self._flying[self.next_seq] = batch
+        self.next_seq += 1
         return batch
 
     def linger_left_s(self) -> float:
@@ -209,10 +213,21 @@ class Batching:
     def acknowledge(self, batch: Batch) -> None:
         """It is stored."""
         if self.failure is None:
+            assert batch.claim is not None
+            self._stored_seq = max(self._stored_seq, batch.claim.seq)
             self._land(batch)
             self.bytes -= batch.size
             self.count -= len(batch.items)
             self._claim_if_all_landed()
+
+    def is_stored(self, batch: Batch) -> bool:
+        """Whether one on its way is known to be stored: a later one is, and there are no gaps."""
+        claim = batch.claim
+        return (
+            claim is not None
+            and self._flying.get(claim.seq) is batch
+            and (claim.seq < self._stored_seq)
+        )
 
     def begin_epoch(self, batch: Batch, epoch: int) -> None:
         """The first batch goes in another epoch: the one before was not used by us."""
@@ -236,7 +251,8 @@ class Batching:
             return
         self._open.extendleft(sorted(self._returned, key=lambda batch: -batch.index))
         self._returned.clear()
-        self.epoch, self._claimed, self._next_seq = self._claimed, None, 0
+        self.epoch, self._claimed = self._claimed, None
+        self.next_seq, self._stored_seq = 0, -1
 
     def is_delivered(self, index: int) -> bool:
         """Whether everything up to a batch is stored."""
@@ -251,11 +267,12 @@ class Batching:
         if self.failure is not None:
             return []
         self.failure = error
-        return self.undelivered()
+        return list(self._pending())
 
     def undelivered(self) -> list[Batch]:
-        """What is not acknowledged, in order."""
-        return sorted(self._pending(), key=lambda batch: batch.index)
+        """What is not known to be stored, in order."""
+        left = (batch for batch in self._pending() if not self.is_stored(batch))
+        return sorted(left, key=lambda batch: batch.index)
 
     def _pending(self) -> Iterator[Batch]:
         yield from self._flying.values()

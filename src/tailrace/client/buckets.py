@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tailrace.client.errors import AnswerInvalid
-from tailrace.client.flow import Body, Flow, Give, expect, expect_gone
+from tailrace.client.flow import Body, Flow, Give, expect_gone, fetch, refused, send
 from tailrace.client.items import Items
 from tailrace.client.requests import Options, make_call
 from tailrace.client.values import BucketInfo, Listed
@@ -28,11 +28,17 @@ class BucketFlows:
         Create the bucket.
 
         Raises:
-            Conflict: It exists. (Also if this was told by an answer that got lost.)
+            Conflict: It exists.
+            AnswerInvalid: The server has no buckets.
         """
         call = yield from make_call(self._options, "PUT", self.url)
-        yield from expect(call, self._options.retry, 201)
+        answer = yield from send(call, self._options.retry)
+        is_ours = answer.status == 409 and answer.repeated
+        if answer.status != 201 and not is_ours:
+            raise (yield from refused(answer))
         yield Body()
+        if "stream-next-offset" in answer.headers:
+            raise AnswerInvalid(self.url, "this made a stream; has this server buckets?")
 
     def delete(self) -> Flow[None]:
         """
@@ -53,8 +59,8 @@ class BucketFlows:
             NotFound: There is none.
         """
         call = yield from make_call(self._options, "GET", self.url)
-        yield from expect(call, self._options.retry, 200)
-        found = _json(self.url, (yield Body()))
+        _, body = yield from fetch(call, self._options.retry, 200)
+        found = _json(self.url, body)
         return BucketInfo(found["bucket_id"], found["streams"])
 
     def streams(self, prefix: str = "", after: str = "") -> Items[Listed]:
@@ -72,8 +78,8 @@ class BucketFlows:
                 name: value for name, value in (("prefix", prefix), ("after", after)) if value
             }
             call = yield from make_call(self._options, "GET", f"{self.url}/streams", params)
-            yield from expect(call, self._options.retry, 200)
-            page = _json(self.url, (yield Body()))
+            _, body = yield from fetch(call, self._options.retry, 200)
+            page = _json(self.url, body)
             yield Give([_listed(item) for item in page["streams"]])
             if not page["has_more"]:
                 return

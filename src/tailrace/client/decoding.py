@@ -46,11 +46,13 @@ def json_items(
         if values is None:
             raise AnswerInvalid(url, "what was read is no JSON array; is it a JSON stream?")
         before, start = start, chunk.next_offset
-        count = len(values)
-        skip, left_out = left_out, max(0, left_out - count)
-        for at, value in enumerate(values, 1):
-            if at > skip:
-                yield Item(value, start if at == count else f"{before}~{at}")
+        skip, left_out = left_out, max(0, left_out - len(values))
+        if skip >= len(values):
+            return
+        last = values.pop()
+        for at, value in enumerate(values[skip:] if skip else values, skip + 1):
+            yield Item(value, before, at)
+        yield Item(last, start)
 
     return items
 

@@ -4,6 +4,7 @@ What a client does, without doing it: one flow for every operation, and two shel
 A flow is a generator. It yields an effect and is sent what came of it:
 
     Send(call)      send a request                       an `Answer`, its head
+    Ahead(call)     begin with what is sent next         nothing, and no error
     Body()          read the rest of the answer          bytes
     Piece()         read what comes next of it           bytes, empty at the end
     Wait(seconds)   let time pass                        nothing
@@ -31,6 +32,7 @@ from tailrace.client.errors import Refused, Unreachable, refusal
 
 __all__ = [
     "PASSING",
+    "Ahead",
     "Answer",
     "Body",
     "Call",
@@ -44,6 +46,7 @@ __all__ = [
     "Wait",
     "expect",
     "expect_gone",
+    "fetch",
     "refused",
     "send",
 ]
@@ -82,6 +85,13 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """So that the server is at work on it while the user is with what came before."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
 class Body:
     pass
 
@@ -106,7 +116,7 @@ class Give:
     items: Iterable[Any]
 
 
-Effect: TypeAlias = Send | Body | Piece | Wait | Value | Give
+Effect: TypeAlias = Send | Ahead | Body | Piece | Wait | Value | Give
 Flow: TypeAlias = Generator[Effect, Any, T]
 
 PASSING: Final = frozenset((429, 500, 502, 503, 504))
@@ -189,6 +199,27 @@ def expect(call: Call, retry: Retry, *statuses: int) -> Flow[Answer]:
     if answer.status not in statuses:
         raise (yield from refused(answer))
     return answer
+
+
+def fetch(call: Call, retry: Retry, *statuses: int) -> Flow[tuple[Answer, bytes]]:
+    """
+    Send a request that is safe and read all of its answer, again if that breaks off.
+
+    Raises:
+        As `expect` does.
+    """
+    attempt = 1
+    while True:
+        answer = yield from expect(call, retry, *statuses)
+        try:
+            body: bytes = yield Body()
+        except Unreachable:
+            if attempt >= retry.attempts_max:
+                raise
+        else:
+            return answer, body
+        yield Wait(retry.pause_s(attempt))
+        attempt += 1
 
 
 def expect_gone(call: Call, retry: Retry) -> Flow[None]:

@@ -29,16 +29,18 @@ from tailrace.client.errors import (
     Refused,
     Unreachable,
 )
-from tailrace.client.flow import PASSING, Body, Call, Flow, Send, Value, Wait, refused, send
+from tailrace.client.flow import PASSING, Answer, Body, Call, Flow, Send, Value, Wait, refused, send
 from tailrace.client.requests import Options, make_call
 from tailrace.client.slots import STOP, Monitor, Stay
-from tailrace.client.values import ProducerClaim
+from tailrace.client.values import Appended, ProducerClaim
 
 __all__ = ["Plan", "ProducerFlows", "ProducerSetup"]
 
 _log = logging.getLogger("tailrace.client")
 
 _SEQ_MAX: Final = 2**53 - 1
+STORED_BEFORE: Final = Appended(next_offset=None, closed=False, duplicate=True)
+"""Of a batch whose own answer is lost, though it is known to be stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,22 +213,37 @@ class ProducerFlows:
             answer = yield Send(call)
             if answer.status not in (200, 204):
                 error: Refused = yield from refused(answer)
-                # Whether an append was stored is unknown after a 5xx.
-                batch.doubtful = batch.doubtful or answer.status >= 500
+                # Whether an append was stored is unknown after a 5xx; a 429 may be a gateway's.
+                batch.doubtful = batch.doubtful or answer.status in PASSING
                 return error
             yield Body()
         except Unreachable as unreachable:
             batch.doubtful = batch.doubtful or unreachable.sent
             return unreachable
         done = appended(answer, claimed=True)
-        if done.duplicate and self._plan.is_named and not batch.doubtful and not batch.closes:
-            # It was never sent before: this is somebody else's.
+        if done.duplicate and self._plan.is_named and self._is_foreign(batch, answer):
             raise ProducerReused(answer.status, self.url, None, "", dict(answer.headers))
+        self._acknowledge(batch, done)
+        return None
+
+    def _acknowledge(self, batch: Batch, done: Appended) -> None:
         if self._batching.failure is None:
-            # Whoever waits for a flush finds it told.
+            # First: whoever waits for a flush finds it told.
             batch.delivery.set_result(done)
             self.monitor.change(partial(self._batching.acknowledge, batch))
-        return None
+
+    def _is_foreign(self, batch: Batch, answer: Answer) -> bool:
+        """
+        Whether what a batch is taken for a copy of is somebody else's.
+
+        It may be itself, delivered twice by the network. The first of an epoch is not thought to
+        be: two who began together must not both believe to have written.
+        """
+        assert batch.claim is not None
+        stored = answer.headers.get("producer-seq", "")
+        if stored.isdecimal() and int(stored) >= self._batching.next_seq:
+            return True
+        return batch.claim.seq == 0 and not batch.doubtful and not batch.closes
 
     def _turn(self, batch: Batch) -> bool | None:
         return self._batching.is_halted or self._batching.in_turn(batch) or None
@@ -234,6 +251,10 @@ class ProducerFlows:
     def _give_back(self, batch: Batch, error: Refused, epoch: int | None) -> None:
         """It goes again in a new epoch, where that cannot store it twice (rule 3)."""
         if self._batching.failure is not None:
+            return
+        if self._batching.is_stored(batch):
+            # Its own answer is lost, and that of a later one tells.
+            self._acknowledge(batch, STORED_BEFORE)
             return
         if not self._plan.auto_claim or batch.doubtful:
             raise error
@@ -275,7 +296,10 @@ class ProducerFlows:
         if self._batching.failure is not error or self._is_told:
             return
         for batch in batches:
-            batch.delivery.set_exception(error)
+            if self._batching.is_stored(batch):
+                batch.delivery.set_result(STORED_BEFORE)
+            else:
+                batch.delivery.set_exception(error)
         try:
             if self._plan.on_error is not None:
                 self._plan.on_error(error)

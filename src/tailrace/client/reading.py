@@ -17,6 +17,7 @@ from tailrace.client.encoding import is_json
 from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
 from tailrace.client.flow import (
     PASSING,
+    Ahead,
     Answer,
     Body,
     Call,
@@ -25,7 +26,7 @@ from tailrace.client.flow import (
     Piece,
     Send,
     Wait,
-    expect,
+    fetch,
     refused,
 )
 from tailrace.client.items import Items, each
@@ -66,19 +67,14 @@ class ReadFlows:
         """
         found: list[bytes] = []
         while True:
-            answer, chunk = yield from self._read_once(offset)
-            if is_json(answer.headers.get("content-type", "")):
-                inner = chunk.data.strip()[1:-1]
-                found += [b",", inner] if inner and found else [inner]
-            else:
-                found.append(chunk.data)
+            call = yield from self._call("GET", {"offset": offset})
+            answer, chunk = yield from self._read_once(call, offset)
+            found.append(chunk.data)
             if chunk.up_to_date:
                 break
             offset = chunk.next_offset
-        data = b"".join(found)
-        if is_json(answer.headers.get("content-type", "")):
-            data = b"[%b]" % data
-        return replace(chunk, data=data)
+        are_json = is_json(answer.headers.get("content-type", ""))
+        return replace(chunk, data=_joined(found, are_json))
 
     def read_text(self, offset: str = BEGINNING) -> Items[TextChunk]:
         """
@@ -134,18 +130,21 @@ class ReadFlows:
         return Items(each(self._tail(offset), text_chunks()))
 
     def _read(self, offset: str) -> Flow[None]:
+        call = yield from self._call("GET", {"offset": offset})
         while True:
-            _, chunk = yield from self._read_once(offset)
+            _, chunk = yield from self._read_once(call, offset)
+            if not chunk.up_to_date:
+                offset = chunk.next_offset
+                call = yield from self._call("GET", {"offset": offset})
+                yield Ahead(call)
             if chunk.data or chunk.closed:
                 yield Give((chunk,))
             if chunk.up_to_date:
                 return
-            offset = chunk.next_offset
 
-    def _read_once(self, offset: str) -> Flow[tuple[Answer, Chunk]]:
-        call = yield from self._call("GET", {"offset": offset})
-        answer = yield from expect(call, self._options.retry, 200)
-        chunk = chunk_of(answer, (yield Body()))
+    def _read_once(self, call: Call, offset: str) -> Flow[tuple[Answer, Chunk]]:
+        answer, data = yield from fetch(call, self._options.retry, 200)
+        chunk = chunk_of(answer, data)
         if chunk.next_offset == offset and not chunk.up_to_date:
             raise AnswerInvalid(self.url, f"the read does not get past offset {offset}")
         return answer, chunk
@@ -177,6 +176,13 @@ class ReadFlows:
                 yield Wait(retry.pause_s(failures, headers))
 
     def _ask(self, place: "_Place") -> Flow[Answer]:
+        call, place.ahead = place.ahead, None
+        if call is None:
+            call = yield from self._next_call(place)
+        answer: Answer = yield Send(call)
+        return answer
+
+    def _next_call(self, place: "_Place") -> Flow[Call]:
         params = {"offset": place.offset}
         if place.mode != _CATCH_UP:
             params["live"] = place.mode
@@ -186,8 +192,7 @@ class ReadFlows:
         call = yield from self._call("GET", params, accept)
         if place.mode != _CATCH_UP:
             call = replace(call, idle_s=self._options.live_idle_s)
-        answer: Answer = yield Send(call)
-        return answer
+        return call
 
     def _take(self, answer: Answer, place: "_Place") -> Flow[None]:
         """Hand out what an answer has, and note how far it got."""
@@ -210,8 +215,14 @@ class ReadFlows:
                 place.mode = _SSE
             elif chunk.next_offset == place.offset:
                 raise AnswerInvalid(self.url, f"the read does not get past {place.offset}")
+        place.is_json = is_json(answer.headers.get("content-type", ""))
         place.cursor = answer.headers.get("stream-cursor", place.cursor)
-        yield from place.reach(chunk)
+        place.pass_by(chunk)
+        if place.mode == _CATCH_UP:
+            place.ahead = yield from self._next_call(place)
+            yield Ahead(place.ahead)
+        if chunk.data or chunk.closed:
+            yield Give((chunk,))
 
     def _follow(self, answer: Answer, place: "_Place") -> Flow[None]:
         """Read events until the connection ends; data counts when its control event is there."""
@@ -232,9 +243,11 @@ class ReadFlows:
                     up_to_date = closed or bool(control.get("upToDate"))
                     place.cursor = control.get("streamCursor", place.cursor)
                     offset = control["streamNextOffset"]
-                    chunk = Chunk(b"".join(pending), offset, up_to_date, closed)
+                    chunk = Chunk(_joined(pending, place.is_json), offset, up_to_date, closed)
                     pending.clear()
-                    yield from place.reach(chunk)
+                    place.pass_by(chunk)
+                    if chunk.data or chunk.closed:
+                        yield Give((chunk,))
                     if closed:
                         return
         if not seen:
@@ -261,13 +274,22 @@ class _Place:
     mode: str = _CATCH_UP
     cursor: str | None = None
     closed: bool = False
+    is_json: bool = False
+    ahead: Call | None = None
+    """What was asked for already."""
 
-    def reach(self, chunk: Chunk) -> Flow[None]:
-        """Hand out a chunk; from then on it is behind us."""
+    def pass_by(self, chunk: Chunk) -> None:
+        """A chunk is about to be handed out: from then on it is behind us."""
         self.offset = chunk.next_offset
         self.closed = chunk.closed
-        if chunk.data or chunk.closed:
-            yield Give((chunk,))
+
+
+def _joined(pieces: list[bytes], are_json: bool) -> bytes:
+    """Chunks, or data events up to a control event: not all servers have one for each (§5.8)."""
+    if not are_json or len(pieces) < 2:
+        return b"".join(pieces)
+    inner = (piece.strip()[1:-1] for piece in pieces)
+    return b"[%b]" % b",".join(part for part in inner if part)
 
 
 def _control(answer: Answer, data: bytes) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
-from tailrace.client.flow import Answer, Body, Flow, Give, Piece, Wait, expect
+from tailrace.client.flow import Answer, Body, Flow, Give, Piece, Wait, expect, fetch
 from tailrace.client.items import Items
 from tailrace.client.multipart import PartParser, boundary_of
 from tailrace.client.reading import ReadFlows
@@ -30,12 +30,16 @@ class SnapshotFlows(ReadFlows):
             Conflict: The offset is past the tail, or another snapshot is there.
             OffsetGone: A later one was published.
             NotFound, TooLarge: There is no such stream; it is larger than the server takes.
+            AnswerInvalid: The server has no snapshots.
         """
         url = f"{self.url}/snapshot/{quote(offset, safe='')}"
         headers = {"content-type": content_type}
         call = yield from make_call(self._options, "PUT", url, None, headers, body=data)
-        yield from expect(call, self._options.retry, 200, 201, 204)
+        answer = yield from expect(call, self._options.retry, 200, 201, 204)
         yield Body()
+        if answer.status != 204:
+            # X§2.1. To a server without snapshots that was a stream to be created.
+            raise AnswerInvalid(url, "it was not published; has this server snapshots?")
 
     def snapshot(self) -> Flow[Snapshot]:
         """
@@ -46,19 +50,17 @@ class SnapshotFlows(ReadFlows):
         """
         while True:
             call = yield from make_call(self._options, "GET", f"{self.url}/snapshot")
-            answer = yield from expect(call, self._options.retry, 307)
-            yield Body()
+            answer, _ = yield from fetch(call, self._options.retry, 307)
             # The last segment of where we are sent: behind a proxy the rest may not be ours.
             segment = answer.headers.get("location", "").partition("?")[0].rpartition("/")[2]
             if not segment:
                 raise AnswerInvalid(self.url, "the redirect to the snapshot has no Location")
             call = yield from make_call(self._options, "GET", f"{self.url}/snapshot/{segment}")
             try:
-                answer = yield from expect(call, self._options.retry, 200)
+                answer, data = yield from fetch(call, self._options.retry, 200)
             except NotFound:
                 # A newer one has just replaced it; or there is none, which the next round tells.
                 continue
-            data = yield Body()
             return _snapshot(answer, data)
 
     def bootstrap(self) -> Flow[Bootstrap]:

@@ -2,16 +2,17 @@
 
 import http.client
 import inspect
-import select
-import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from tailrace.client.connections import Connections
 from tailrace.client.errors import Unreachable
 from tailrace.client.flow import (
+    Ahead,
     Answer,
     Body,
     Call,
@@ -26,61 +27,13 @@ from tailrace.client.flow import (
 from tailrace.client.items import Items
 from tailrace.client.requests import Options
 
-__all__ = ["Connections", "Handle", "Shell", "iterates", "runs"]
+__all__ = ["Handle", "Shell", "iterates", "runs"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 F_co = TypeVar("F_co", covariant=True)
 
 PIECE_BYTES: Final = 64 << 10
-IDLE_CONNECTIONS_MAX: Final = 64
-
-
-class Connections:
-    """Connections that are kept for the next request; safe to share between threads."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self.timeout_s = timeout_s
-        self._idle: dict[tuple[str, str], list[http.client.HTTPConnection]] = {}
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def take(self, scheme: str, place: str) -> http.client.HTTPConnection:
-        with self._lock:
-            idle = self._idle.get((scheme, place), [])
-            while idle:
-                connection = idle.pop()
-                if not _ended(connection):
-                    return connection
-                connection.close()
-        kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
-        return kind(place, timeout=self.timeout_s)
-
-    def give_back(self, scheme: str, place: str, connection: http.client.HTTPConnection) -> None:
-        with self._lock:
-            idle = self._idle.setdefault((scheme, place), [])
-            if not self._closed and len(idle) < IDLE_CONNECTIONS_MAX:
-                idle.append(connection)
-                return
-        connection.close()
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            for idle in self._idle.values():
-                for connection in idle:
-                    connection.close()
-            self._idle.clear()
-
-
-def _ended(connection: http.client.HTTPConnection) -> bool:
-    """Whether the server closed a connection that waits: then something is there to be read."""
-    if connection.sock is None:
-        return True
-    # Not `select`: it knows the first thousand descriptors only.
-    waiting = select.poll()
-    waiting.register(connection.sock, select.POLLIN)
-    return bool(waiting.poll(0))
 
 
 class _Exchange:
@@ -90,11 +43,33 @@ class _Exchange:
         self._connections = connections
         self._response: http.client.HTTPResponse | None = None
         self._connection: http.client.HTTPConnection | None = None
+        self._ahead: tuple[Call, http.client.HTTPConnection] | None = None
         self._place = ("", "")
         self._url = ""
 
-    def send(self, call: Call) -> Answer:
+    def ahead(self, call: Call) -> None:
+        """Begin with a request; if that fails, sending it will tell."""
         self.close()
+        with suppress(Unreachable):
+            self._ahead = call, self._begin(call)
+
+    def send(self, call: Call) -> Answer:
+        if self._ahead is not None and self._ahead[0] is call:
+            connection, self._ahead = self._ahead[1], None
+        else:
+            self.close()
+            connection = self._begin(call)
+        try:
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise Unreachable(call.url, _reason(error)) from error
+        self._connection, self._response = connection, response
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, headers, call.url)
+
+    def _begin(self, call: Call) -> http.client.HTTPConnection:
+        """A connection on which a request was sent."""
         self._url = call.url
         parts = urlsplit(call.url)
         self._place = (parts.scheme, parts.netloc)
@@ -108,13 +83,10 @@ class _Exchange:
             assert connection.sock is not None
             connection.sock.settimeout(call.idle_s or self._connections.timeout_s)
             connection.request(call.method, target, call.body or None, dict(call.headers))
-            response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise Unreachable(call.url, _reason(error), sent) from error
-        self._connection, self._response = connection, response
-        headers = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, headers, call.url)
+        return connection
 
     def read(self, size: int | None) -> bytes:
         """The rest of the answer, or what comes next of it."""
@@ -148,7 +120,9 @@ class _Exchange:
             self._finish()
         if self._connection is not None:
             self._connection.close()
-        self._connection = self._response = None
+        if self._ahead is not None:
+            self._ahead[1].close()
+        self._connection = self._response = self._ahead = None
 
 
 def _reason(error: Exception) -> str:
@@ -203,6 +177,9 @@ def _perform(effect: Effect, exchange: _Exchange) -> Any:
     match effect:
         case Send(call):
             return exchange.send(call)
+        case Ahead(call):
+            exchange.ahead(call)
+            return None
         case Body():
             return exchange.read(None)
         case Piece():

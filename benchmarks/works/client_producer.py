@@ -1,0 +1,70 @@
+"""How many messages per second can a program append with a client?
+
+Messages of 190 bytes go one by one to the client, which encodes and sends them
+to one stream of a server of ours with default settings, on the same machine.
+The clock runs from the first one to the answer for the last. Our producers
+stand beside the one of npm's client. PyPI's has none: there, 64 threads or
+1,000 tasks append at the same time and it sends together what waits. The last
+rows are appends in a loop, each waited for. Everything is read back and counted.
+
+Each client runs in a process of its own: see :mod:`benchmarks.clients`.
+"""
+
+from __future__ import annotations
+
+from benchmarks.batches import CONTENT_TYPE, count_messages
+from benchmarks.blocking import Connection, make_request
+from benchmarks.clients import running
+from benchmarks.model import OURS, Outcome, Progress, Row, Server, Sizes, Work, exactly
+
+MESSAGES = {"full": 500_000, "quick": 200_000, "smoke": 2_000}
+SHARES = {
+    ("tailrace", "sync"): 1,
+    ("tailrace", "async"): 1,
+    ("npm", "sync"): 1,
+    ("pypi", "sync"): 10,
+    ("pypi", "async"): 5,
+    ("tailrace", "append"): 100,
+    ("npm", "append"): 100,
+    ("pypi", "append"): 100,
+}
+"""Which client appends how, and by what the number of messages is divided for it."""
+
+
+def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
+    """One after another, each with a stream of its own."""
+    outcome = Outcome()
+    clients = running.usable(sizes, progress)
+    with Connection(server.host, server.port) as connection:
+        for (client, mode), share in SHARES.items():
+            if client not in clients:
+                continue
+            path = f"producer-{client}-{mode}"
+            connection.expect(201, make_request("PUT", path, content_type=CONTENT_TYPE))
+            messages = MESSAGES[sizes.name] // share
+            url = running.url_of(server, path)
+            found = running.finish(running.start(client, mode, "produce", url, messages))
+            title = f"{running.CLIENTS[client].title}, {mode}"
+            progress(f"{title}: {found.per_second:,.0f} messages/s {found.note}".rstrip())
+            outcome.metrics[f"{client}_{mode}_per_second"] = found.per_second
+            stored, _ = count_messages(connection, path)
+            outcome.checks.append(exactly(f"messages stored by {title}", messages, stored))
+    return outcome
+
+
+WORK = Work(
+    name="client_producer",
+    question="How many messages per second can a program append with a client?",
+    run=run,
+    rows=(
+        Row("tailrace_sync_per_second", "Producer", "/s", True),
+        Row("tailrace_async_per_second", "AsyncProducer", "/s", True),
+        Row("npm_sync_per_second", "npm client, producer", "/s", True),
+        Row("pypi_sync_per_second", "PyPI client, 64 threads", "/s", True),
+        Row("pypi_async_per_second", "PyPI client, 1,000 tasks", "/s", True),
+        Row("tailrace_append_per_second", "Stream.append_json in a loop", "/s", True),
+        Row("npm_append_per_second", "npm client, append in a loop", "/s", True),
+        Row("pypi_append_per_second", "PyPI client, append in a loop", "/s", True),
+    ),
+    peers=(OURS,),
+)

@@ -1,0 +1,86 @@
+"""The connections of the blocking shell, over the standard library's `http.client`."""
+
+import http.client
+import select
+import threading
+from typing import BinaryIO, Final
+
+__all__ = ["Connections"]
+
+IDLE_CONNECTIONS_MAX: Final = 64
+
+
+class Connections:
+    """Connections that are kept for the next request; safe to share between threads."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._idle: dict[tuple[str, str], list[http.client.HTTPConnection]] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def take(self, scheme: str, place: str) -> http.client.HTTPConnection:
+        with self._lock:
+            idle = self._idle.get((scheme, place), [])
+            while idle:
+                connection = idle.pop()
+                if not _has_ended(connection):
+                    return connection
+                connection.close()
+        kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
+        connection = kind(place, timeout=self.timeout_s)
+        connection.response_class = _Response
+        return connection
+
+    def give_back(self, scheme: str, place: str, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            idle = self._idle.setdefault((scheme, place), [])
+            if not self._closed and len(idle) < IDLE_CONNECTIONS_MAX:
+                idle.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for idle in self._idle.values():
+                for connection in idle:
+                    connection.close()
+            self._idle.clear()
+
+
+def _has_ended(connection: http.client.HTTPConnection) -> bool:
+    """Whether the server closed a connection that waits: then something is there to be read."""
+    if connection.sock is None:
+        return True
+    # Not `select`: it knows the first thousand descriptors only.
+    waiting = select.poll()
+    waiting.register(connection.sock, select.POLLIN)
+    return bool(waiting.poll(0))
+
+
+class _Response(http.client.HTTPResponse):
+    """`http.client` takes a head that was cut off for a whole one; here it is an error."""
+
+    def begin(self) -> None:
+        whole = self.fp
+        self.fp = _WholeLines(whole)  # type: ignore[assignment]
+        try:
+            super().begin()
+        finally:
+            if self.fp is not None:
+                self.fp = whole
+
+
+class _WholeLines:
+    """What a head is read from: lines with their ends."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+        self.close = source.close
+
+    def readline(self, limit: int) -> bytes:
+        line = self._source.readline(limit)
+        if not line.endswith(b"\n") and len(line) < limit:
+            raise http.client.RemoteDisconnected("the connection ended inside the answer's head")
+        return line

@@ -1,0 +1,183 @@
+"""Connections: who has them, who shares them, and when they are closed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tailrace.client import AsyncClient, Client, NotFound
+from tests.client.conftest import connected
+from tests.client.sharing.leftovers import TEXT, many_files, numbers, open_connections, run, until
+from tests.support.server import ServerProcess
+from tests.support.together import together, wait_until
+
+
+class TestIteration:
+    def test_a_tail_that_is_left_is_closed(self, steady: ServerProcess) -> None:
+        with Client(steady.url) as client:
+            stream = client.stream(f"left/{next(numbers)}")
+            stream.create(TEXT, body=b"x")
+            tail = stream.tail()
+            for chunk in tail:
+                assert chunk.data == b"x"
+                break
+            stream.append(b"y", TEXT)
+            assert next(tail).data == b"y"
+            assert not stream.head().closed
+            # One with events for the tail, one that waits for the next request.
+            assert open_connections(steady.port) == 2
+            del tail
+            assert open_connections(steady.port) == 1
+            # What was left over of the events is in nobody's way.
+            assert stream.close().next_offset == stream.head().next_offset
+            assert open_connections(steady.port) == 1
+        assert open_connections(steady.port) == 0
+
+    def test_a_tail_that_is_closed_is_closed_at_once(self, steady: ServerProcess) -> None:
+        """And not by a task that the loop makes for it some time later."""
+
+        async def main() -> None:
+            async with AsyncClient(steady.url) as client:
+                stream = client.stream(f"left/{next(numbers)}")
+                await stream.create(TEXT, body=b"x")
+                for beginning in (lambda: None, stream.head):
+                    tail = stream.tail()
+                    assert (await anext(tail)).data == b"x"
+                    await (beginning() or asyncio.sleep(0))
+                    before = asyncio.all_tasks()
+                    await tail.aclose()
+                    for _ in range(3):
+                        assert asyncio.all_tasks() == before
+                        await asyncio.sleep(0)
+
+        run(main)
+
+    def test_a_tail_that_is_forgotten_is_closed_soon(self, steady: ServerProcess) -> None:
+        async def main() -> None:
+            async with AsyncClient(steady.url) as client:
+                stream = client.stream(f"left/{next(numbers)}")
+                await stream.create(TEXT)
+
+                async def first() -> None:
+                    await stream.append(b"x", TEXT)
+                    async for _ in stream.tail():
+                        await stream.append(b"y", TEXT)
+                        break
+
+                await first()
+                gc.collect()
+                await until(lambda: len(asyncio.all_tasks()) == 1)
+                assert (await stream.head()).content_type == TEXT
+            await until(lambda: open_connections(steady.port) == 0)
+
+        run(main)
+
+    def test_one_that_never_began(self, kind: str, steady: ServerProcess) -> None:
+        with connected(kind, steady.url) as client:
+            stream = client.stream("never")
+            del stream
+            assert open_connections(steady.port) == 0
+
+
+class TestConnections:
+    def test_they_are_used_again(self, kind: str, steady: ServerProcess) -> None:
+        with connected(kind, steady.url) as client:
+            stream = client.stream(f"again/{next(numbers)}")
+            stream.create(TEXT)
+            for _ in range(20):
+                # Not `head`: its answer may say neither how long it is nor that it ends, and
+                # aiohttp then closes the connection.
+                stream.append(b"x", TEXT)
+                list(stream.read())
+                with pytest.raises(NotFound):
+                    client.stream("nothing").delete()
+            assert open_connections(steady.port) == 1
+        wait_until(lambda: open_connections(steady.port) == 0)
+
+    def test_with_closes_those_that_wait(self, steady: ServerProcess) -> None:
+        with Client(steady.url) as client:
+            stream = client.stream(f"wait/{next(numbers)}")
+            stream.create(TEXT)
+            tails = [stream.tail() for _ in range(5)]
+            for tail in tails:
+                stream.append(b"x", TEXT)
+                next(tail)
+            together([stream.head] * 8)
+            assert open_connections(steady.port) >= 1
+            for tail in tails:
+                tail.close()  # type: ignore[attr-defined]
+            assert open_connections(steady.port) >= 1
+        assert open_connections(steady.port) == 0
+
+    def test_threads_share_a_client(self, steady: ServerProcess) -> None:
+        """Sixteen at once, each doing everything, each with its own stream and one for all."""
+        with Client(steady.url) as client:
+            shared = client.stream(f"threads/{next(numbers)}")
+            shared.create("application/json")
+
+            def work(number: int) -> None:
+                own = client.stream(f"{shared.url.rpartition('/')[2]}/{number}")
+                own.create(TEXT)
+                for at in range(10):
+                    own.append(b"%d," % at, TEXT)
+                    shared.append_json([number, at])
+                    assert own.head().content_type == TEXT
+                    with pytest.raises(NotFound):
+                        client.stream("nothing").delete()
+                text = "".join(chunk.text for chunk in closing_tail(own))
+                assert text == "".join(f"{at}," for at in range(10))
+                own.delete()
+
+            together([lambda number=number: work(number) for number in range(16)])  # type: ignore[misc]
+            found = [tuple(item.value) for item in shared.read_json()]
+            assert sorted(found) == [(number, at) for number in range(16) for at in range(10)]
+            for number in range(16):
+                assert [at for other, at in found if other == number] == list(range(10))
+        assert open_connections(steady.port) == 0
+
+    def test_a_process_with_many_open_files(self, kind: str, steady: ServerProcess) -> None:
+        """`select` cannot look at a file number above 1023; a client's sockets may have one."""
+        with connected(kind, steady.url) as client, many_files(1100):
+            stream = client.stream(f"files/{next(numbers)}")
+            stream.create(TEXT)
+            assert stream.append(b"x", TEXT).next_offset == stream.head().next_offset
+
+
+def closing_tail(stream: Any) -> Iterator[Any]:
+    stream.close()
+    yield from stream.tail_text()
+
+
+class TestLoops:
+    def test_a_second_loop_works_or_is_told(self, steady: ServerProcess) -> None:
+        """One after another: `asyncio.run` twice with one client."""
+        client = AsyncClient(steady.url)
+        stream = client.stream(f"loops/{next(numbers)}")
+
+        async def first() -> None:
+            await stream.create(TEXT)
+            await client.close()
+
+        async def second() -> None:
+            try:
+                assert (await stream.head()).content_type == TEXT
+            finally:
+                await client.close()
+
+        asyncio.run(first())
+        asyncio.run(second())
+
+    def test_a_loop_that_is_not_the_clients_is_told(self, steady: ServerProcess) -> None:
+        """Two at the same time: an error that names the reason, and no hang."""
+        client = AsyncClient(steady.url)
+        stream = client.stream(f"loops/{next(numbers)}")
+        with asyncio.Runner() as one, asyncio.Runner() as other:
+            one.run(stream.create(TEXT))
+            with pytest.raises(RuntimeError, match=r"AsyncClient.*event loop"):
+                other.run(stream.head())
+            assert one.run(stream.head()).content_type == TEXT
+            one.run(client.close())

