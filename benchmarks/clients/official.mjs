@@ -61,5 +61,9 @@ async function follow() {
 }
 
 const works = { produce: mode === "append" ? append : produce, read, follow }
-process.stdout.write(JSON.stringify(await works[work]()) + "\n")
+const before = process.cpuUsage()
+const found = await works[work]()
+const used = process.cpuUsage(before)
+found.processor_seconds = (used.user + used.system) / 1e6
+process.stdout.write(JSON.stringify(found) + "\n")
 process.exit(0)

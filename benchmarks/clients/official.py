@@ -121,8 +121,11 @@ def main() -> None:
         ("sync", "follow"): lambda: follow(url, count),
         ("async", "follow"): lambda: asyncio.run(follow_async(url, count)),
     }
+    before = time.process_time()
     messages, seconds, note = works[mode, name]()
-    print(json.dumps({"messages": messages, "seconds": seconds, "note": note}))
+    used = time.process_time() - before
+    found = {"messages": messages, "seconds": seconds, "note": note}
+    print(json.dumps({**found, "processor_seconds": used}))
 
 
 if __name__ == "__main__":

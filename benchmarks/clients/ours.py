@@ -109,12 +109,14 @@ def main() -> None:
     base, _, path = url.partition(STREAMS_AT)
     work = WORKS[mode, name]
     arguments = (int(count), json.loads(example)) if name == "produce" else ()
+    before = time.process_time()
     if mode == "async":
         messages, seconds = asyncio.run(run_async(base, path, work, arguments))
     else:
         with Client(base) as client:
             messages, seconds = work(client.stream(path), *arguments)
-    print(json.dumps({"messages": messages, "seconds": seconds}))
+    used = time.process_time() - before
+    print(json.dumps({"messages": messages, "seconds": seconds, "processor_seconds": used}))
 
 
 if __name__ == "__main__":

@@ -25,11 +25,17 @@ class Found:
 
     messages: int
     seconds: float
+    processor_seconds: float
     note: str
 
     @property
     def per_second(self) -> float:
         return self.messages / self.seconds
+
+    @property
+    def processor_us(self) -> float:
+        """What a message takes of the client's processor."""
+        return self.processor_seconds / self.messages * 1e6
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,8 @@ def finish(process: subprocess.Popen[str]) -> Found:
     if process.returncode != 0:
         raise BenchmarkError(f"a client failed: {process.args!r}")
     said = json.loads(out.splitlines()[-1])
-    return Found(said["messages"], said["seconds"], said.get("note", ""))
+    note = said.get("note", "")
+    return Found(said["messages"], said["seconds"], said["processor_seconds"], note)
 
 
 def example() -> str:

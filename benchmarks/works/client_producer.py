@@ -45,8 +45,12 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
             url = running.url_of(server, path)
             found = running.finish(running.start(client, mode, "produce", url, messages))
             title = f"{running.CLIENTS[client].title}, {mode}"
-            progress(f"{title}: {found.per_second:,.0f} messages/s {found.note}".rstrip())
+            progress(
+                f"{title}: {found.per_second:,.0f} messages/s, "
+                f"{found.processor_us:.2f} µs of processor each {found.note}".rstrip()
+            )
             outcome.metrics[f"{client}_{mode}_per_second"] = found.per_second
+            outcome.metrics[f"{client}_{mode}_processor_us"] = found.processor_us
             stored, _ = count_messages(connection, path)
             outcome.checks.append(exactly(f"messages stored by {title}", messages, stored))
     return outcome
@@ -58,13 +62,21 @@ WORK = Work(
     run=run,
     rows=(
         Row("tailrace_sync_per_second", "Producer", "/s", True),
+        Row("tailrace_sync_processor_us", "  its processor time, each", "µs", False),
         Row("tailrace_async_per_second", "AsyncProducer", "/s", True),
+        Row("tailrace_async_processor_us", "  its processor time, each", "µs", False),
         Row("npm_sync_per_second", "npm client, producer", "/s", True),
+        Row("npm_sync_processor_us", "  its processor time, each", "µs", False),
         Row("pypi_sync_per_second", "PyPI client, 64 threads", "/s", True),
+        Row("pypi_sync_processor_us", "  its processor time, each", "µs", False),
         Row("pypi_async_per_second", "PyPI client, 1,000 tasks", "/s", True),
+        Row("pypi_async_processor_us", "  its processor time, each", "µs", False),
         Row("tailrace_append_per_second", "Stream.append_json in a loop", "/s", True),
+        Row("tailrace_append_processor_us", "  its processor time, each", "µs", False),
         Row("npm_append_per_second", "npm client, append in a loop", "/s", True),
+        Row("npm_append_processor_us", "  its processor time, each", "µs", False),
         Row("pypi_append_per_second", "PyPI client, append in a loop", "/s", True),
+        Row("pypi_append_processor_us", "  its processor time, each", "µs", False),
     ),
     peers=(OURS,),
 )

@@ -63,8 +63,12 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
                     else _follow(server, connection, client, mode, batches)
                 )
                 title = f"{work} by {running.CLIENTS[client].title}, {mode}"
-                progress(f"{title}: {found.per_second:,.0f} messages/s {found.note}".rstrip())
+                progress(
+                    f"{title}: {found.per_second:,.0f} messages/s, "
+                    f"{found.processor_us:.2f} µs of processor each {found.note}".rstrip()
+                )
                 outcome.metrics[f"{work}_{client}_{mode}_per_second"] = found.per_second
+                outcome.metrics[f"{work}_{client}_{mode}_processor_us"] = found.processor_us
                 outcome.checks.append(exactly(f"messages {title}", stored, found.messages))
     return outcome
 
@@ -111,16 +115,27 @@ WORK = Work(
     run=run,
     rows=(
         Row("read_tailrace_sync_per_second", "tail_json, catching up", "/s", True),
+        Row("read_tailrace_sync_processor_us", "  its processor time, each", "µs", False),
         Row("read_tailrace_async_per_second", "tail_json, catching up, asyncio", "/s", True),
+        Row("read_tailrace_async_processor_us", "  its processor time, each", "µs", False),
         Row("read_tailrace_chunks_per_second", "tail, catching up", "/s", True),
+        Row("read_tailrace_chunks_processor_us", "  its processor time, each", "µs", False),
         Row("read_npm_sync_per_second", "npm client, catching up", "/s", True),
+        Row("read_npm_sync_processor_us", "  its processor time, each", "µs", False),
         Row("read_pypi_sync_per_second", "PyPI client, catching up", "/s", True),
+        Row("read_pypi_sync_processor_us", "  its processor time, each", "µs", False),
         Row("read_pypi_async_per_second", "PyPI client, catching up, asyncio", "/s", True),
+        Row("read_pypi_async_processor_us", "  its processor time, each", "µs", False),
         Row("follow_tailrace_sync_per_second", "tail_json, following", "/s", True),
+        Row("follow_tailrace_sync_processor_us", "  its processor time, each", "µs", False),
         Row("follow_tailrace_async_per_second", "tail_json, following, asyncio", "/s", True),
+        Row("follow_tailrace_async_processor_us", "  its processor time, each", "µs", False),
         Row("follow_npm_sync_per_second", "npm client, following", "/s", True),
+        Row("follow_npm_sync_processor_us", "  its processor time, each", "µs", False),
         Row("follow_pypi_sync_per_second", "PyPI client, following", "/s", True),
+        Row("follow_pypi_sync_processor_us", "  its processor time, each", "µs", False),
         Row("follow_pypi_async_per_second", "PyPI client, following, asyncio", "/s", True),
+        Row("follow_pypi_async_processor_us", "  its processor time, each", "µs", False),
     ),
     peers=(OURS,),
 )

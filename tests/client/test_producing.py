@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.client.batching import Batching, Limits
+from tailrace.client.encoding import encode_json
 from tailrace.client.errors import (
     NotFound,
     ProducerFenced,
@@ -504,3 +506,33 @@ class TestBatches:
     def test_limits_are_checked(self, wrong: dict[str, Any]) -> None:
         with pytest.raises(ValueError):
             Limits(**wrong)
+
+
+class TestEncoding:
+    @pytest.mark.parametrize(
+        "value", [None, True, 1.5, 2**70, "é\n", [1, None], {"a": {"b": None}}, {1: 2}, {None: 1}]
+    )
+    def test_what_is_json_comes_back(self, value: Any) -> None:
+        assert json.loads(encode_json(value)) == json.loads(json.dumps(value))
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            float("nan"),
+            {"a": [float("inf")]},
+            {"a": None, "b": -float("inf")},
+            [date(2026, 1, 2), float("nan")],
+        ],
+    )
+    def test_no_number_is_no_json(self, value: Any) -> None:
+        """It would arrive as null otherwise, and nobody would know."""
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            encode_json(value)
+
+    @pytest.mark.parametrize("value", [object(), b"{}", bytearray(b"{}"), {(1, 2): 3}])
+    def test_other_things_are_none(self, value: Any) -> None:
+        with pytest.raises(TypeError):
+            encode_json(value)
+
+    def test_dates_are_taken(self) -> None:
+        assert encode_json([date(2026, 1, 2), None]) == b'["2026-01-02",null]'

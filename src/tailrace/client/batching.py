@@ -79,6 +79,8 @@ class Batching:
         self._clock = clock
         self._make_delivery = make_delivery
         self._open: deque[Batch] = deque()
+        self._filling: Batch | None = None
+        """The last of those, while it takes more."""
         self._flying: dict[int, Batch] = {}
         self._returned: list[Batch] = []
         self._next_index = 0
@@ -117,22 +119,23 @@ class Batching:
         size = len(data) + 1
         self.bytes += size
         self.count += 1
-        if self._open:
-            batch = self._open[-1]
-            if batch.size + size <= self.limits.batch_bytes_max and not self._is_full(batch):
-                batch.items.append(data)
-                batch.size += size
-                return batch.delivery, self._is_full(batch)
-        batch = self._begin()
+        limits, batch = self.limits, self._filling
+        begins = batch is None or batch.size + size > limits.batch_bytes_max
+        if batch is None or begins:
+            batch = self._begin()
         batch.items.append(data)
-        batch.size = size
-        return batch.delivery, True
+        batch.size += size
+        is_full = batch.size >= limits.batch_bytes_max or len(batch.items) >= limits.batch_count_max
+        if is_full:
+            self._filling = None
+        return batch.delivery, begins or is_full
 
     def add_closure(self) -> Any:
         """The last batch closes the stream, with what is still open or without content."""
         self.check()
         batch = self._open[-1] if self._open else self._begin()
         batch.closes = True
+        self._filling = None
         self.ended = True
         return batch.delivery
 
@@ -147,11 +150,8 @@ class Batching:
         batch = Batch(self._next_index, self._clock(), self._make_delivery())
         self._next_index += 1
         self._open.append(batch)
+        self._filling = batch
         return batch
-
-    def _is_full(self, batch: Batch) -> bool:
-        limits = self.limits
-        return batch.size >= limits.batch_bytes_max or len(batch.items) >= limits.batch_count_max
 
     # -- out ---------------------------------------------------------------------------------
 
@@ -167,6 +167,8 @@ class Batching:
         if self._open[0].closes and self._flying:
             return None
         batch = self._open.popleft()
+        if batch is self._filling:
+            self._filling = None
         batch.claim = ProducerClaim(self.producer_id, self.epoch, self.next_seq)
         self._flying[self.next_seq] = batch
         self.next_seq += 1
@@ -177,7 +179,7 @@ class Batching:
         if not self._open or len(self._open) > 1 or self.hurry:
             return 0.0
         batch = self._open[0]
-        if batch.closes or self._is_full(batch):
+        if batch is not self._filling:
             return 0.0
         return max(0.0, batch.born + self.limits.linger_s - self._clock())
 

@@ -36,7 +36,8 @@ class _Threads:
         self._shell = shell
         self._flows = flows
         self._batching = batching
-        self.lock = threading.Condition()
+        self.mutex = threading.RLock()
+        self.lock = threading.Condition(self.mutex)
 
     def change(self, action: Callable[[], T]) -> T:
         with self.lock:
@@ -81,6 +82,8 @@ class Producer(Handle[ProducerFlows]):
         self._batching = batching
         self._threads = _Threads(shell, flows, batching)
         self._lock = self._threads.lock
+        # The same without the condition's detours, for what is done for each message.
+        self._mutex = self._threads.mutex
         self._is_json = flows.is_json
         flows.monitor = self._threads
 
@@ -106,7 +109,7 @@ class Producer(Handle[ProducerFlows]):
         if isinstance(data, str):
             data = data.encode()
         batching = self._batching
-        with self._lock:
+        with self._mutex:
             if batching.failure is None and not batching.has_room(len(data)):
                 self._wait_for_room(len(data))
             future, wakes = batching.add(data)
