@@ -117,6 +117,26 @@ def test_json_is_checked_where_it_is_appended(json_stream: Any) -> None:
     assert values(json_stream) == [1]
 
 
+@pytest.mark.parametrize("wrong", [b"", b"1,2", b"1],[2", b"{", b"NaN", b'"\xff"', b"[" * 9999])
+def test_what_is_encoded_already_is_checked_too(json_stream: Any, wrong: bytes) -> None:
+    """Its batch would be refused as a whole, and the producer end."""
+    with json_stream.producer() as producer:
+        producer.append(b"1")
+        with pytest.raises(ValueError):
+            producer.append(wrong)
+        producer.append(b" 2 ")
+    assert values(json_stream) == [1, 2]
+
+
+def test_no_message_is_empty(stream: Any) -> None:
+    stream.create(BINARY)
+    with stream.producer(content_type=BINARY) as producer:
+        with pytest.raises(ValueError, match="byte"):
+            producer.append(b"")
+        producer.append(b"x")
+    assert stream.read_all().data == b"x"
+
+
 def test_append_json_is_for_json(stream: Any) -> None:
     with stream.producer(content_type=BINARY) as producer, pytest.raises(TypeError, match="JSON"):
         producer.append_json(1)

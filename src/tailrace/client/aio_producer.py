@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tailrace.client.aio_shell import AsyncHandle, AsyncShell, runs
 from tailrace.client.batching import Batching
-from tailrace.client.encoding import encode_json
+from tailrace.client.encoding import check_message, encode_json
 from tailrace.client.producing import ProducerFlows, ProducerSetup
 from tailrace.client.requests import Options
 from tailrace.client.streams import StreamFlows
@@ -133,10 +133,14 @@ class AsyncProducer(AsyncHandle[ProducerFlows]):
 
         Raises:
             TailraceError: The producer failed.
-            ValueError: It is closed.
+            ValueError: It is closed; the message is empty, or not JSON on a JSON stream.
         """
         if isinstance(data, str):
             data = data.encode()
+        check_message(data, as_json=self._is_json)
+        return await self._add(data)
+
+    async def _add(self, data: bytes) -> Delivery:
         batching = self._batching
         if batching.failure is None and not batching.has_room(len(data)):
             await self._wait_for_room(len(data))
@@ -158,7 +162,7 @@ class AsyncProducer(AsyncHandle[ProducerFlows]):
         """
         if not self._is_json:
             raise TypeError("append_json is for producers whose content_type is JSON")
-        return await self.append(encode_json(value))
+        return await self._add(encode_json(value))
 
     flush = runs(ProducerFlows.flush)
     close_stream = runs(ProducerFlows.close_stream)

@@ -5,12 +5,14 @@ from contextlib import suppress
 
 import msgspec
 
-__all__ = ["encode_json", "is_json"]
+__all__ = ["check_message", "encode_json", "is_json"]
 
 _encode = msgspec.json.Encoder().encode
 _encode_strictly = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=msgspec.to_builtins
 ).encode
+_check = msgspec.json.Decoder(msgspec.Raw).decode
+_BYTES = frozenset((bytes, bytearray, memoryview))
 
 
 def encode_json(value: object) -> bytes:
@@ -20,7 +22,7 @@ def encode_json(value: object) -> bytes:
     Raises:
         TypeError, ValueError: It is none.
     """
-    if isinstance(value, bytes | bytearray | memoryview):
+    if type(value) in _BYTES:
         raise TypeError("bytes are no JSON; what is encoded already is for `append`")
     try:
         data = _encode(value)
@@ -33,6 +35,23 @@ def encode_json(value: object) -> bytes:
         with suppress(TypeError):
             _encode_strictly(value)
     return data
+
+
+def check_message(data: bytes, *, as_json: bool) -> None:
+    """
+    See whether bytes can be a message: one that cannot would take its whole batch with it.
+
+    Raises:
+        ValueError: They cannot.
+    """
+    if not data:
+        raise ValueError("a message has a byte at least")
+    if as_json:
+        try:
+            str(data, "utf-8")
+            _check(data)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"what is appended to a JSON stream must be JSON: {error}") from None
 
 
 def is_json(content_type: str) -> bool:

@@ -51,8 +51,10 @@ class EventParser:
             self._rest.append(piece)
             return
         self._after_cr = piece.endswith(b"\r")
+        text = b"".join((*self._rest, piece))
+        if b"\r" in text:
+            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         # Not `splitlines`, which knows more line ends than this format does.
-        text = b"".join((*self._rest, piece)).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *lines, rest = text.split(b"\n")
         self._rest = [rest]
         for line in lines:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tailrace.client.batching import Batching
-from tailrace.client.encoding import encode_json
+from tailrace.client.encoding import check_message, encode_json
 from tailrace.client.producing import ProducerFlows, ProducerSetup
 from tailrace.client.requests import Options
 from tailrace.client.streams import StreamFlows
@@ -104,10 +104,14 @@ class Producer(Handle[ProducerFlows]):
 
         Raises:
             TailraceError: The producer failed.
-            ValueError: It is closed.
+            ValueError: It is closed; the message is empty, or not JSON on a JSON stream.
         """
         if isinstance(data, str):
             data = data.encode()
+        check_message(data, as_json=self._is_json)
+        return self._add(data)
+
+    def _add(self, data: bytes) -> "Future[Appended]":
         batching = self._batching
         with self._mutex:
             if batching.failure is None and not batching.has_room(len(data)):
@@ -130,7 +134,7 @@ class Producer(Handle[ProducerFlows]):
         """
         if not self._is_json:
             raise TypeError("append_json is for producers whose content_type is JSON")
-        return self.append(encode_json(value))
+        return self._add(encode_json(value))
 
     flush = runs(ProducerFlows.flush)
     close_stream = runs(ProducerFlows.close_stream)
