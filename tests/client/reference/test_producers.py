@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tailrace.client import (
+    Conflict,
     NotFound,
     ProducerClaim,
     ProducerFenced,
@@ -226,12 +227,12 @@ class TestProducer:
             producer.close()
 
     def test_what_is_refused_ends_it(self, stream: Any) -> None:
-        """Encoded by the user, and no JSON."""
-        producer = stream.producer()
+        """Of another type than the stream."""
+        producer = stream.producer(content_type="text/plain")
         producer.append(b"no JSON")
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(Conflict) as caught:
             producer.close()
-        assert caught.value.detail == "Invalid JSON"
+        assert caught.value.detail == "Content-type mismatch"
         assert values(stream) == []
 
 
