@@ -7,11 +7,9 @@ send it again is then safe: a server stores it once.
 Rule 2: several batches are on their way at once, but a server stores them in their order only. One
 that arrived before its predecessor is refused, and goes again when that is acknowledged.
 
-Rule 3: a stale epoch is followed by a new one only if it is known of every batch on its way whether
-it was stored: in the new epoch the server would not recognise it, and would store it twice.
-
-Rule 4: the first error that does not pass is the last word. Everything that is not acknowledged
-fails with it, since nothing may overtake.
+Rule 3: the first error that does not pass is the last word. Everything that is not acknowledged
+fails with it, since nothing may overtake. A fence is such an error: who is fenced while writing was
+replaced, and to claim the epoch back would be two writers in turns.
 
 This file knows no clock, no thread and no socket. A shell makes sure that one call runs at a time.
 """
@@ -82,11 +80,9 @@ class Batching:
         self._filling: Batch | None = None
         """The last of those, while it takes more."""
         self._flying: dict[int, Batch] = {}
-        self._returned: list[Batch] = []
         self._next_index = 0
         self.next_seq = 0
         self._stored_seq = -1
-        self._claimed: int | None = None
         self.bytes = 0
         self.count = 0
         self.hurry = 0
@@ -157,7 +153,7 @@ class Batching:
 
     def take(self) -> Batch | None:
         """The next batch to send, if it is time."""
-        if self.is_halted or not self._open or self.linger_left_s() > 0:
+        if self.failure is not None or not self._open or self.linger_left_s() > 0:
             return None
         # The first one of an epoch goes alone: to a server that does not know the epoch yet, the
         # second would be an error and not too early (§5.2.1).
@@ -207,20 +203,14 @@ class Batching:
         assert batch.claim is not None
         return batch.claim.seq - 1 not in self._flying
 
-    @property
-    def is_halted(self) -> bool:
-        """Whether a batch that waits for its turn will not get one with the number it has."""
-        return self.failure is not None or self._claimed is not None
-
     def acknowledge(self, batch: Batch) -> None:
         """It is stored."""
         if self.failure is None:
             assert batch.claim is not None
             self._stored_seq = max(self._stored_seq, batch.claim.seq)
-            self._land(batch)
+            del self._flying[batch.claim.seq]
             self.bytes -= batch.size
             self.count -= len(batch.items)
-            self._claim_if_all_landed()
 
     def is_stored(self, batch: Batch) -> bool:
         """Whether one on its way is known to be stored: a later one is, and there are no gaps."""
@@ -235,26 +225,6 @@ class Batching:
         """The first batch goes in another epoch: the one before was not used by us."""
         self.epoch = epoch
         batch.claim = ProducerClaim(self.producer_id, epoch, 0)
-
-    def give_back(self, batch: Batch, epoch: int | None = None) -> None:
-        """It is certainly not stored: it goes again, in an epoch above a stale one."""
-        if self.failure is None:
-            self._land(batch)
-            self._returned.append(batch)
-            self._claimed = max(self._claimed or 0, epoch or 0)
-            self._claim_if_all_landed()
-
-    def _land(self, batch: Batch) -> None:
-        assert batch.claim is not None
-        del self._flying[batch.claim.seq]
-
-    def _claim_if_all_landed(self) -> None:
-        if self._claimed is None or self._flying:
-            return
-        self._open.extendleft(sorted(self._returned, key=lambda batch: -batch.index))
-        self._returned.clear()
-        self.epoch, self._claimed = self._claimed, None
-        self.next_seq, self._stored_seq = 0, -1
 
     def is_delivered(self, index: int) -> bool:
         """Whether everything up to a batch is stored."""
@@ -278,5 +248,4 @@ class Batching:
 
     def _pending(self) -> Iterator[Batch]:
         yield from self._flying.values()
-        yield from self._returned
         yield from self._open

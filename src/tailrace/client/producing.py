@@ -192,11 +192,9 @@ class ProducerFlows:
                     # Its predecessors were stored, and are not there any more.
                     raise error
                 yield from self._wait(partial(self._turn, batch), lambda: None)
-                if self._batching.is_halted:
-                    self._give_back(batch, error, None)
-                    return
-            elif isinstance(error, ProducerFenced) and error.epoch is not None:
-                self._give_back(batch, error, error.epoch + 1)
+            elif isinstance(error, ProducerFenced) and self._batching.is_stored(batch):
+                # Its own answer is lost, and that of a later one tells.
+                self._acknowledge(batch, STORED_BEFORE)
                 return
             else:
                 failures += 1
@@ -246,19 +244,7 @@ class ProducerFlows:
         return batch.claim.seq == 0 and not batch.doubtful and not batch.closes
 
     def _turn(self, batch: Batch) -> bool | None:
-        return self._batching.is_halted or self._batching.in_turn(batch) or None
-
-    def _give_back(self, batch: Batch, error: Refused, epoch: int | None) -> None:
-        """It goes again in a new epoch, where that cannot store it twice (rule 3)."""
-        if self._batching.failure is not None:
-            return
-        if self._batching.is_stored(batch):
-            # Its own answer is lost, and that of a later one tells.
-            self._acknowledge(batch, STORED_BEFORE)
-            return
-        if not self._plan.auto_claim or batch.doubtful:
-            raise error
-        self.monitor.change(partial(self._batching.give_back, batch, epoch))
+        return self._batching.failure is not None or self._batching.in_turn(batch) or None
 
     def _introduce(self, batch: Batch) -> Flow[None]:
         """Find an epoch in which nothing was written yet."""

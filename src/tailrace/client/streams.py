@@ -128,6 +128,7 @@ class StreamFlows(RecoveryFlows):
             producer_id: Who writes, for writers that go on after a restart; a random one if not
                 given. To use one again takes a higher `epoch`, or `auto_claim`.
             auto_claim: Take the next epoch where that id was used before, and end who holds it.
+                At the start only: who is fenced later was replaced, and hears `ProducerFenced`.
             in_flight_max: So many requests at once.
             queue_bytes_max, queue_count_max: While so much is not stored, `append` waits.
             on_error: Called once with what ends the producer, in its thread or loop.

@@ -176,15 +176,17 @@ class TestProducer:
             first.close()
         assert values(stream) == [1, 2]
 
-    def test_who_held_it_claims_it_back(self, stream: Any) -> None:
-        with stream.producer("me", auto_claim=True) as first:
-            first.append_json(1)
-            first.flush()
-            with stream.producer("me", auto_claim=True) as second:
-                second.append_json(2)
-            first.append_json(3)
-        assert (second.epoch, first.epoch) == (1, 2)
-        assert values(stream) == [1, 2, 3]
+    def test_who_held_it_does_not_claim_it_back(self, stream: Any) -> None:
+        first = stream.producer("me", auto_claim=True)
+        first.append_json(1)
+        first.flush()
+        with stream.producer("me", auto_claim=True) as second:
+            second.append_json(2)
+        first.append_json(3)
+        with pytest.raises(ProducerFenced) as caught:
+            first.close()
+        assert (caught.value.epoch, first.epoch, second.epoch) == (1, 0, 1)
+        assert values(stream) == [1, 2]
 
     def test_it_closes_the_stream(self, stream: Any) -> None:
         with stream.producer() as producer:
