@@ -26,7 +26,19 @@ from tailrace.client.errors import (
     Unreachable,
     refusal,
 )
-from tailrace.client.flow import Answer, Body, Call, Effect, Flow, Piece, Retry, Send, Wait, send
+from tailrace.client.flow import (
+    Answer,
+    Body,
+    Call,
+    Effect,
+    Flow,
+    Piece,
+    Retry,
+    Send,
+    Value,
+    Wait,
+    send,
+)
 from tailrace.client.requests import Options
 from tailrace.client.streams import StreamFlows
 
@@ -49,6 +61,8 @@ def play(flow: Flow[Any], *outcomes: Answer | Unreachable) -> tuple[Any, list[Ef
             effects.append(effect)
             if isinstance(effect, Send):
                 outcome = left.pop(0)
+            elif isinstance(effect, Value):
+                outcome = effect.source()
             elif isinstance(effect, Body | Piece):
                 outcome = b""
             if isinstance(outcome, Unreachable):
@@ -225,3 +239,18 @@ def test_the_fields_of_refusals() -> None:
 def test_unreachable_pickles() -> None:
     error = pickle.loads(pickle.dumps(Unreachable(URL, "lost", False)))
     assert (error.url, error.reason, error.sent) == (URL, "lost", False)
+
+
+def test_what_is_asked_for_is_asked_again_before_a_retry() -> None:
+    """A token may have run out while we waited."""
+    tokens = iter(range(10))
+    flows = StreamFlows(URL, Options({"authorization": lambda: str(next(tokens))}, retry=CALM))
+    _, effects = play(flows.head(), answer(503), answer(503), answer(404))
+    sent = [effect.call.headers["authorization"] for effect in effects if isinstance(effect, Send)]
+    assert sent == ["0", "1", "2"]
+
+
+def test_a_snapshot_that_is_never_there_is_not_asked_for_for_ever() -> None:
+    moved = answer(307, location="/s/snapshot/5")
+    result, _ = play(StreamFlows(URL, Options()).snapshot(), moved, answer(404), moved, answer(404))
+    assert isinstance(result, NotFound)

@@ -364,6 +364,20 @@ class TestIntroduction:
         world.run(world.flows.flush())
         assert world.server.log == ["earlier", "a"]
 
+    @pytest.mark.parametrize("closes", [True, False])
+    def test_two_who_begin_at_once_do_not_both_close(self, closes: bool) -> None:
+        """Their last batches look the same to the server; only one of them is stored."""
+        mine, theirs = World(first, named=True), World(first, named=True)
+        theirs.server = mine.server
+        for world, value in ((mine, "mine"), (theirs, "theirs")):
+            world.append(value)
+            while not world.flows._is_introduced:
+                world.step()
+        mine.run(mine.flows.close_stream() if closes else mine.flows.flush())
+        with pytest.raises(ProducerReused if not closes else (ProducerReused, StreamClosed)):
+            theirs.run(theirs.flows.close_stream())
+        assert mine.server.log == ["mine"]
+
     def test_two_who_claim_at_once_do_not_both_believe_to_have_written(self) -> None:
         """Between our question and our first batch another one takes the same epoch."""
         world = World(first, named=True)
@@ -505,6 +519,41 @@ class TestBatches:
     def test_limits_are_checked(self, wrong: dict[str, Any]) -> None:
         with pytest.raises(ValueError):
             Limits(**wrong)
+
+
+class TestSettling:
+    """A batch is told of once, whoever comes first."""
+
+    def two(self) -> tuple[Batching, list[Any]]:
+        batching = Batching("me", 0, Limits(batch_count_max=1), lambda: 0.0, _future)
+        batching.add(b"0")
+        started = batching.take()
+        assert started is not None
+        batching.acknowledge(started)
+        batching.add(b"1")
+        batching.add(b"2")
+        return batching, [batching.take(), batching.take()]
+
+    def test_one_that_was_just_acknowledged_does_not_fail_with_the_rest(self) -> None:
+        batching, (one, other) = self.two()
+        assert batching.settle(one)
+        assert batching.fail(NotFound(404, URL)) == [other]
+        batching.acknowledge(one)
+        assert batching.undelivered() == [other]
+
+    def test_one_that_has_failed_is_not_acknowledged(self) -> None:
+        batching, (one, other) = self.two()
+        assert batching.fail(NotFound(404, URL)) == [one, other]
+        assert not batching.settle(one)
+        assert batching.fail(NotFound(404, URL)) == []
+
+    def test_what_a_later_one_proves_is_stored(self) -> None:
+        """The server has no gaps: the answer to the second tells of the first."""
+        batching, (one, other) = self.two()
+        batching.settle(other)
+        batching.acknowledge(other)
+        assert batching.is_stored(one)
+        assert batching.undelivered() == []
 
 
 class TestEncoding:

@@ -287,3 +287,36 @@ def test_a_whole_url_is_taken_as_it_is(client: Any, server: ServerProcess) -> No
     stream.create(TEXT)
     assert stream.head().content_type == TEXT
     assert not client.stream("client/whole url").create(TEXT).new
+
+
+def test_text_and_what_may_change_are_sent_as_they_are_now(stream: Any) -> None:
+    stream.create(TEXT, body="é")
+    stream.append("ü", TEXT)
+    data = bytearray(b"abc")
+    with stream.producer(content_type=TEXT, linger_s=60) as producer:
+        producer.append(data)
+        data[:] = b"xyz"
+        producer.append(memoryview(b"def"))
+    assert stream.read_all().data.decode() == "éüabcdef"
+    with pytest.raises(TypeError):
+        stream.append(7, TEXT)
+
+
+def test_half_a_character_is_no_place_to_resume(stream: Any) -> None:
+    """What ends inside one is held back until the rest has come."""
+    stream.create(TEXT)
+    stream.append("aé".encode()[:2], TEXT)
+    assert list(stream.read_text()) == []
+    stream.append("é!".encode()[1:], TEXT)
+    stream.append(b"?", TEXT)
+    stream.close()
+    chunks = list(stream.read_text())
+    assert "".join(chunk.text for chunk in chunks) == "aé!?"
+    for at, chunk in enumerate(chunks):
+        rest = "".join(found.text for found in stream.tail_text(chunk.next_offset))
+        assert rest == "".join(found.text for found in chunks[at + 1 :])
+
+
+def test_a_reader_of_an_empty_json_stream_gets_nothing(stream: Any) -> None:
+    stream.create(JSON)
+    assert list(stream.read()) == []

@@ -159,10 +159,13 @@ class AsyncShell:
         self.timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
 
     def session(self) -> aiohttp.ClientSession:
         """Made with the first request: it belongs to the loop that makes it."""
         loop = asyncio.get_running_loop()
+        if self._is_closed:
+            raise RuntimeError("this AsyncClient is closed")
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX)
             # As the blocking shell: to decompress costs more than it saves on a fast network.
@@ -174,6 +177,7 @@ class AsyncShell:
         return self._session
 
     async def close(self) -> None:
+        self._is_closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()

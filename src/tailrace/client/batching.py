@@ -58,6 +58,8 @@ class Batch:
     claim: ProducerClaim | None = None
     doubtful: bool = False
     """An attempt to send it may have been carried out, though its answer is not known."""
+    is_settled: bool = False
+    """Whoever set this tells those who hold it what became of it, and nobody else does."""
 
 
 class Batching:
@@ -203,14 +205,18 @@ class Batching:
         assert batch.claim is not None
         return batch.claim.seq - 1 not in self._flying
 
+    def settle(self, batch: Batch) -> bool:
+        """Whether the caller is the one to tell what became of it."""
+        is_first, batch.is_settled = not batch.is_settled, True
+        return is_first
+
     def acknowledge(self, batch: Batch) -> None:
-        """It is stored."""
-        if self.failure is None:
-            assert batch.claim is not None
-            self._stored_seq = max(self._stored_seq, batch.claim.seq)
-            del self._flying[batch.claim.seq]
-            self.bytes -= batch.size
-            self.count -= len(batch.items)
+        """It is stored, and those who hold it know."""
+        assert batch.claim is not None
+        self._stored_seq = max(self._stored_seq, batch.claim.seq)
+        del self._flying[batch.claim.seq]
+        self.bytes -= batch.size
+        self.count -= len(batch.items)
 
     def is_stored(self, batch: Batch) -> bool:
         """Whether one on its way is known to be stored: a later one is, and there are no gaps."""
@@ -235,11 +241,11 @@ class Batching:
         return self._next_index - 1
 
     def fail(self, error: Exception) -> list[Batch]:
-        """Deliver nothing more: what is left, all of which has failed. Empty if it had already."""
+        """Deliver nothing more: what is left for the caller to tell; nothing at the second time."""
         if self.failure is not None:
             return []
         self.failure = error
-        return list(self._pending())
+        return [batch for batch in self._pending() if self.settle(batch)]
 
     def undelivered(self) -> list[Batch]:
         """What is not known to be stored, in order."""

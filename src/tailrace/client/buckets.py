@@ -61,7 +61,10 @@ class BucketFlows:
         call = yield from make_call(self._options, "GET", self.url)
         _, body = yield from fetch(call, self._options.retry, 200)
         found = _json(self.url, body)
-        return BucketInfo(found["bucket_id"], found["streams"])
+        try:
+            return BucketInfo(found["bucket_id"], found["streams"])
+        except KeyError:
+            raise _no_buckets(self.url) from None
 
     def streams(self, prefix: str = "", after: str = "") -> Items[Listed]:
         """
@@ -80,10 +83,14 @@ class BucketFlows:
             call = yield from make_call(self._options, "GET", f"{self.url}/streams", params)
             _, body = yield from fetch(call, self._options.retry, 200)
             page = _json(self.url, body)
-            yield Give([_listed(item) for item in page["streams"]])
-            if not page["has_more"]:
+            try:
+                listed = [_listed(item) for item in page["streams"]]
+                before, after = after, page["next_cursor"] if page["has_more"] else ""
+            except (KeyError, TypeError):
+                raise _no_buckets(self.url) from None
+            yield Give(listed)
+            if not after or after == before:
                 return
-            after = page["next_cursor"]
 
 
 def _listed(item: dict[str, Any]) -> Listed:
@@ -104,5 +111,9 @@ def _json(url: str, body: bytes) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise AnswerInvalid(url, "the answer is no JSON object; has this server buckets?")
+        raise _no_buckets(url)
     return found
+
+
+def _no_buckets(url: str) -> AnswerInvalid:
+    return AnswerInvalid(url, "the answer is not of a bucket; has this server buckets?")

@@ -3,11 +3,14 @@
 import http.client
 import select
 import threading
+import time
 from typing import BinaryIO, Final
 
 __all__ = ["Connections"]
 
 IDLE_CONNECTIONS_MAX: Final = 64
+IDLE_S_MAX: Final = 15.0
+"""Longer, and something on the way may have forgotten it without a word."""
 
 
 class Connections:
@@ -15,7 +18,7 @@ class Connections:
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
-        self._idle: dict[tuple[str, str], list[http.client.HTTPConnection]] = {}
+        self._idle: dict[tuple[str, str], list[tuple[float, http.client.HTTPConnection]]] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -23,8 +26,8 @@ class Connections:
         with self._lock:
             idle = self._idle.get((scheme, place), [])
             while idle:
-                connection = idle.pop()
-                if not _has_ended(connection):
+                since, connection = idle.pop()
+                if time.monotonic() - since < IDLE_S_MAX and not _has_ended(connection):
                     return connection
                 connection.close()
         kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
@@ -36,7 +39,7 @@ class Connections:
         with self._lock:
             idle = self._idle.setdefault((scheme, place), [])
             if not self._closed and len(idle) < IDLE_CONNECTIONS_MAX:
-                idle.append(connection)
+                idle.append((time.monotonic(), connection))
                 return
         connection.close()
 
@@ -44,7 +47,7 @@ class Connections:
         with self._lock:
             self._closed = True
             for idle in self._idle.values():
-                for connection in idle:
+                for _, connection in idle:
                     connection.close()
             self._idle.clear()
 

@@ -63,20 +63,28 @@ def _array(data: bytes) -> list[Any] | None:
         # Almost twice as fast as the standard library, which takes what this does not: half a
         # surrogate pair, or a number out of range. Other servers may have such.
         values = msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         try:
             values = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     return values if isinstance(values, list) else None
 
 
 def text_chunks() -> Callable[[Chunk], Iterator[TextChunk]]:
-    """Chunks to text; a character that two of them share comes with the second."""
-    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    """
+    Chunks to text. One that ends inside a character is held back until the rest of that has come:
+    the offset after it is no place to resume.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    held: list[str] = []
 
     def texts(chunk: Chunk) -> Iterator[TextChunk]:
-        text = decode(chunk.data, chunk.closed)
+        held.append(decoder.decode(chunk.data, chunk.closed))
+        if decoder.getstate()[0]:
+            return
+        text = "".join(held)
+        held.clear()
         if text:
             yield TextChunk(text, chunk.next_offset)
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import msgspec
 
-__all__ = ["check_message", "encode_json", "is_json"]
+__all__ = ["as_bytes", "check_message", "encode_json", "is_json"]
 
 _encode = msgspec.json.Encoder().encode
 _encode_strictly = json.JSONEncoder(
@@ -35,6 +35,22 @@ def encode_json(value: object) -> bytes:
         with suppress(TypeError):
             _encode_strictly(value)
     return data
+
+
+def as_bytes(data: object) -> bytes:
+    """
+    What is to be sent, as it is now: text in UTF-8, and a copy of what may change.
+
+    Raises:
+        TypeError: It is neither text nor bytes.
+    """
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"bytes or text are needed, and not {type(data).__name__}")
 
 
 def check_message(data: bytes, *, as_json: bool) -> None:

@@ -101,7 +101,8 @@ class Refused(TailraceError):
 
     def _number(self, header: str) -> int | None:
         value = self.headers.get(header, "")
-        return int(value) if value.isascii() and value.isdecimal() else None
+        is_number = value.isascii() and value.isdecimal() and len(value) < 20
+        return int(value) if is_number else None
 
 
 class Unauthorized(Refused):

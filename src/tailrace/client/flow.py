@@ -66,6 +66,8 @@ class Call:
     """Whether it may be sent again, whatever became of it."""
     idle_s: float | None = None
     """How long nothing may come, if not as long as for others."""
+    remake: "Callable[[], Flow[Call]] | None" = field(default=None, repr=False, compare=False)
+    """How to make it anew, with what is fresh each time, before it is sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,8 @@ def send(call: Call, retry: Retry) -> Flow[Answer]:
             headers = answer.headers
         yield Wait(retry.pause_s(attempt, headers))
         attempt += 1
+        if call.remake is not None:
+            call = yield from call.remake()
 
 
 def expect(call: Call, retry: Retry, *statuses: int) -> Flow[Answer]:
@@ -220,6 +224,8 @@ def fetch(call: Call, retry: Retry, *statuses: int) -> Flow[tuple[Answer, bytes]
             return answer, body
         yield Wait(retry.pause_s(attempt))
         attempt += 1
+        if call.remake is not None:
+            call = yield from call.remake()
 
 
 def expect_gone(call: Call, retry: Retry) -> Flow[None]:

@@ -225,7 +225,8 @@ class ProducerFlows:
         return None
 
     def _acknowledge(self, batch: Batch, done: Appended) -> None:
-        if self._batching.failure is None:
+        # Not if another slot has just failed it together with all the rest.
+        if self.monitor.change(partial(self._batching.settle, batch)):
             # First: whoever waits for a flush finds it told.
             batch.delivery.set_result(done)
             self.monitor.change(partial(self._batching.acknowledge, batch))
@@ -241,7 +242,8 @@ class ProducerFlows:
         stored = answer.headers.get("producer-seq", "")
         if stored.isdecimal() and int(stored) >= self._batching.next_seq:
             return True
-        return batch.claim.seq == 0 and not batch.doubtful and not batch.closes
+        # (A closure without content is 204 at the first time, too.)
+        return batch.claim.seq == 0 and not batch.doubtful and bool(batch.items)
 
     def _turn(self, batch: Batch) -> bool | None:
         return self._batching.failure is not None or self._batching.in_turn(batch) or None

@@ -132,12 +132,12 @@ class ReadFlows:
     def _read(self, offset: str) -> Flow[None]:
         call = yield from self._call("GET", {"offset": offset})
         while True:
-            _, chunk = yield from self._read_once(call, offset)
+            answer, chunk = yield from self._read_once(call, offset)
             if not chunk.up_to_date:
                 offset = chunk.next_offset
                 call = yield from self._call("GET", {"offset": offset})
                 yield Ahead(call)
-            if chunk.data or chunk.closed:
+            if chunk.closed or _has_content(chunk, is_json(answer.headers.get("content-type", ""))):
                 yield Give((chunk,))
             if chunk.up_to_date:
                 return
@@ -221,7 +221,7 @@ class ReadFlows:
         if place.mode == _CATCH_UP:
             place.ahead = yield from self._next_call(place)
             yield Ahead(place.ahead)
-        if chunk.data or chunk.closed:
+        if chunk.closed or _has_content(chunk, place.is_json):
             yield Give((chunk,))
 
     def _follow(self, answer: Answer, place: "_Place") -> Flow[None]:
@@ -246,7 +246,7 @@ class ReadFlows:
                     chunk = Chunk(_joined(pending, place.is_json), offset, up_to_date, closed)
                     pending.clear()
                     place.pass_by(chunk)
-                    if chunk.data or chunk.closed:
+                    if chunk.closed or _has_content(chunk, place.is_json):
                         yield Give((chunk,))
                     if closed:
                         return
@@ -282,6 +282,10 @@ class _Place:
         """A chunk is about to be handed out: from then on it is behind us."""
         self.offset = chunk.next_offset
         self.closed = chunk.closed
+
+
+def _has_content(chunk: Chunk, are_json: bool) -> bool:
+    return bool(chunk.data) and not (are_json and chunk.data == b"[]")
 
 
 def _joined(pieces: list[bytes], are_json: bool) -> bytes:

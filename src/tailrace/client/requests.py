@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -70,7 +71,9 @@ def make_call(
         if "\n" in value or "\r" in value:
             raise ValueError(f"the header {name} must be one line")
     mark = "&" if "?" in url else "?"
-    return Call(method, f"{url}{mark}{urlencode(query)}" if query else url, sent, body, safe)
+    target = f"{url}{mark}{urlencode(query)}" if query else url
+    remake = partial(make_call, options, method, url, params, headers, body=body, safe=safe)
+    return Call(method, target, sent, body, safe, remake=remake)
 
 
 def _texts(values: Mapping[str, Text]) -> Flow[dict[str, str]]:

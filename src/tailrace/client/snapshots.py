@@ -2,6 +2,7 @@
 
 from urllib.parse import quote
 
+from tailrace.client.encoding import as_bytes
 from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
 from tailrace.client.flow import Answer, Body, Flow, Give, Piece, Wait, expect, fetch
 from tailrace.client.items import Items
@@ -19,7 +20,7 @@ class SnapshotFlows(ReadFlows):
     """What a stream in a bucket can do beyond the base protocol."""
 
     def publish_snapshot(
-        self, data: bytes, offset: str, content_type: str = DEFAULT_CONTENT_TYPE
+        self, data: bytes | str, offset: str, content_type: str = DEFAULT_CONTENT_TYPE
     ) -> Flow[None]:
         """
         Publish what all messages before an offset add up to; the server then drops those.
@@ -34,7 +35,7 @@ class SnapshotFlows(ReadFlows):
         """
         url = f"{self.url}/snapshot/{quote(offset, safe='')}"
         headers = {"content-type": content_type}
-        call = yield from make_call(self._options, "PUT", url, None, headers, body=data)
+        call = yield from make_call(self._options, "PUT", url, None, headers, body=as_bytes(data))
         answer = yield from expect(call, self._options.retry, 200, 201, 204)
         yield Body()
         if answer.status != 204:
@@ -48,6 +49,7 @@ class SnapshotFlows(ReadFlows):
         Raises:
             NotFound: There is none, or no such stream.
         """
+        before = ""
         while True:
             call = yield from make_call(self._options, "GET", f"{self.url}/snapshot")
             answer, _ = yield from fetch(call, self._options.retry, 307)
@@ -59,9 +61,12 @@ class SnapshotFlows(ReadFlows):
             try:
                 answer, data = yield from fetch(call, self._options.retry, 200)
             except NotFound:
+                if segment == before:
+                    raise
                 # A newer one has just replaced it; or there is none, which the next round tells.
-                continue
-            return _snapshot(answer, data)
+                before = segment
+            else:
+                return _snapshot(answer, data)
 
     def bootstrap(self) -> Flow[Bootstrap]:
         """

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from tailrace.client.answers import appended, is_true, next_offset
 from tailrace.client.batching import Limits
-from tailrace.client.encoding import encode_json
+from tailrace.client.encoding import as_bytes, encode_json
 from tailrace.client.flow import Body, Flow, expect, expect_gone
 from tailrace.client.producing import Plan, ProducerSetup
 from tailrace.client.recovery import RecoveryFlows
@@ -30,7 +30,7 @@ class StreamFlows(RecoveryFlows):
         self,
         content_type: str | None = None,
         *,
-        body: bytes = b"",
+        body: bytes | str = b"",
         ttl_s: int | None = None,
         expires_at: str | None = None,
         closed: bool = False,
@@ -49,7 +49,7 @@ class StreamFlows(RecoveryFlows):
             headers["stream-expires-at"] = expires_at
         if closed:
             headers["stream-closed"] = "true"
-        call = yield from self._call("PUT", headers=headers, body=body)
+        call = yield from self._call("PUT", headers=headers, body=as_bytes(body))
         answer = yield from expect(call, self._options.retry, 200, 201)
         yield Body()
         return Created(
@@ -61,7 +61,7 @@ class StreamFlows(RecoveryFlows):
 
     def append(
         self,
-        data: bytes,
+        data: bytes | str,
         content_type: str = DEFAULT_CONTENT_TYPE,
         *,
         seq: str | None = None,
@@ -69,7 +69,7 @@ class StreamFlows(RecoveryFlows):
         claim: ProducerClaim | None = None,
     ) -> Flow[Appended]:
         """
-        Append bytes, in one step with closing the stream if asked.
+        Append bytes, or text in UTF-8, in one step with closing the stream if asked.
 
         Not repeated when it is unknown whether it was stored, unless a `claim` tells the server
         which append this is: then it is stored once. `producer` makes the claims by itself.
@@ -87,7 +87,7 @@ class StreamFlows(RecoveryFlows):
         if claim is not None:
             headers.update(claim.headers())
         safe = claim is not None
-        call = yield from self._call("POST", headers=headers, body=data, safe=safe)
+        call = yield from self._call("POST", headers=headers, body=as_bytes(data), safe=safe)
         answer = yield from expect(call, self._options.retry, 200, 204)
         yield Body()
         return appended(answer, claimed=claim is not None)

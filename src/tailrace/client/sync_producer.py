@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tailrace.client.batching import Batching
-from tailrace.client.encoding import check_message, encode_json
+from tailrace.client.encoding import as_bytes, check_message, encode_json
 from tailrace.client.producing import ProducerFlows, ProducerSetup
 from tailrace.client.requests import Options
 from tailrace.client.streams import StreamFlows
@@ -106,8 +106,7 @@ class Producer(Handle[ProducerFlows]):
             TailraceError: The producer failed.
             ValueError: It is closed; the message is empty, or not JSON on a JSON stream.
         """
-        if isinstance(data, str):
-            data = data.encode()
+        data = as_bytes(data)
         check_message(data, as_json=self._is_json)
         return self._add(data)
 

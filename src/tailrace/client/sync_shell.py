@@ -34,6 +34,9 @@ T = TypeVar("T")
 F_co = TypeVar("F_co", covariant=True)
 
 PIECE_BYTES: Final = 64 << 10
+# More than a producer's batch, which goes in one piece.
+LARGE_BYTES: Final = 2 << 20
+SENT_BYTES: Final = 256 << 10
 
 
 class _Exchange:
@@ -82,7 +85,10 @@ class _Exchange:
             sent = True
             assert connection.sock is not None
             connection.sock.settimeout(call.idle_s or self._connections.timeout_s)
-            connection.request(call.method, target, call.body or None, dict(call.headers))
+            _send(connection, call, target)
+        except (BrokenPipeError, ConnectionResetError):
+            # It may have answered before all was sent, that it is too large: reading will tell.
+            pass
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise Unreachable(call.url, _reason(error), sent) from error
@@ -123,6 +129,18 @@ class _Exchange:
         if self._ahead is not None:
             self._ahead[1].close()
         self._connection = self._response = self._ahead = None
+
+
+def _send(connection: http.client.HTTPConnection, call: Call, target: str) -> None:
+    headers = dict(call.headers)
+    if len(call.body) <= LARGE_BYTES:
+        connection.request(call.method, target, call.body or None, headers)
+        return
+    # Piece by piece: the time-out is then for each, and not for all of it.
+    headers["content-length"] = str(len(call.body))
+    view = memoryview(call.body)
+    pieces = (view[at : at + SENT_BYTES] for at in range(0, len(view), SENT_BYTES))
+    connection.request(call.method, target, pieces, headers)
 
 
 def _reason(error: Exception) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
+import time
 
 import pytest
 
-from tailrace.client import AsyncClient, Client, Unreachable
+from tailrace.client import AsyncClient, Client, TooLarge, Unreachable
 from tests.client.conftest import connected
 from tests.client.sharing.leftovers import (
     ONCE,
@@ -76,3 +78,51 @@ class TestTimeouts:
             with pytest.raises(Unreachable):
                 list(client.stream("s").read())
             wait_until(lambda: open_connections(port) == 0)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_an_upload_may_take_longer_than_the_time_out_while_it_goes_on(kind: str) -> None:
+    """The server reads a little at a time, for longer than nothing may come."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        reader = threading.Thread(target=_read_slowly, args=(listener, 2 * SLOW_S))
+        reader.start()
+        port = listener.getsockname()[1]
+        with connected(kind, at(port), timeout_s=SLOW_S, retry=ONCE) as client:
+            assert client.stream("s").append(b"x" * (24 << 20)).next_offset == "1"
+        reader.join()
+
+
+def test_an_answer_that_comes_before_all_is_sent_is_heard() -> None:
+    """As proxies do that find it too large: they answer and hang up. (aiohttp may miss it.)"""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=_refuse, args=(listener,))
+        server.start()
+        port = listener.getsockname()[1]
+        with Client(at(port), retry=ONCE) as client, pytest.raises(TooLarge):
+            client.stream("s").append(b"x" * (24 << 20))
+        server.join()
+
+
+SLOW_S = 1.0
+
+
+def _read_slowly(listener: socket.socket, for_s: float) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        left = 24 << 20
+        end = time.monotonic() + for_s
+        while left > 0:
+            if time.monotonic() < end:
+                time.sleep(0.02)
+            left -= len(connection.recv(1 << 18))
+        connection.sendall(b"HTTP/1.1 204 No Content\r\nStream-Next-Offset: 1\r\n\r\n")
+
+
+def _refuse(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(1 << 16)
+        connection.sendall(
+            b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )
