@@ -17,7 +17,7 @@ LIMIT_S = 60.0
 class Terminal:
     """One command on a terminal of its own."""
 
-    def __init__(self, url: str, *args: str) -> None:
+    def __init__(self, url: str, *args: str, columns: int = 120, term: str = "xterm") -> None:
         self.seen = ""
         self._master, slave = pty.openpty()
         # What is typed is not shown: only what the command prints.
@@ -29,7 +29,7 @@ class Terminal:
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env={**os.environ, "TAILRACE_URL": url, "COLUMNS": "120", "TERM": "xterm"},
+            env={**os.environ, "TAILRACE_URL": url, "COLUMNS": str(columns), "TERM": term},
             start_new_session=True,
         )
         os.close(slave)

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tailrace.cli.failures import ExitCode
+from tailrace.client import Client
 from tests.cli.conftest import Run
 
 NOWHERE = "http://127.0.0.1:1"
@@ -137,8 +138,39 @@ def test_without_a_server_every_command_says_so(run: Run, args: tuple[str, ...])
         ("import", "file"),
         ("snapshot", "put", "x", "-b", "buck", "-"),
         ("completion", "cmd"),
+        ("read", "\udcff"),
+        ("rm", "\udcff"),
+        ("import", "-", "\udcff"),
+        ("read", "x", "-b", "\udcff"),
+        ("read", "x", "-b", "a b"),
+        ("bucket", "create", "v1"),
+        ("bucket", "create", ""),
+        ("ls", "buck", "--prefix", "\udcff"),
+        ("ls", "buck", "--after", "\udcff"),
+        ("read", "x", "--offset", "\udcff"),
+        ("create", "x", "--type", "\udcff"),
+        ("create", "x", "--type", "a/b\nc: d"),
+        ("create", "x", "--type", "日"),
+        ("create", "x", "--type", ""),
+        ("append", "x", "1", "--producer", "\udcff"),
+        ("append", "x", "1", "--producer", ""),
+        ("append", "x", "1", "--producer", "p", "--epoch", str(2**53)),
+        ("read", "x", "--timeout", "nan"),
+        ("read", "x", "--timeout", "inf"),
+        ("read", "x", "--timeout", "1e300"),
+        ("demo", "--pause", "nan"),
+        ("read", "x", "--url", "\udcff"),
+        ("read", "x", "--url", "http://a b/"),
+        ("read", "x", "--url", "http://.../"),
+        ("read", "x", "--url", f"http://{'a' * 80}/"),
+        ("read", "x", "--url", "http://host/ä"),
+        ("read", "x", "--url", "http://host/?a=b"),
+        ("read", "x", "--url", "http://host/#a"),
+        ("read", "HTTP://..."),
+        ("read", "x", "-H", "content-length: 1"),
+        ("read", "x", "-H", "Host: a"),
     ],
-    ids=" ".join,
+    ids=ascii,
 )
 def test_a_wrong_call_is_told_in_a_line(run: Run, args: tuple[str, ...]) -> None:
     done = run(*args)
@@ -156,3 +188,43 @@ def test_a_family_of_commands_alone_shows_its_help(run: Run) -> None:
 def test_a_setting_that_cannot_be(run: Run) -> None:
     done = run("serve", "--port", "x")
     assert (done.code, done.err) == (2, "tailrace: --port must be a whole number, not 'x'\n")
+
+
+def test_a_password_is_not_repeated(run: Run) -> None:
+    for url in ("http://me:secret@host/", "http://me:secret@host:port/"):
+        for args in (("read", "x", "--url", url), ("read", url)):
+            done = run(*args)
+            assert (done.code, "secret" in done.err) == (2, False)
+
+
+def test_a_value_that_looks_like_an_option(run: Run) -> None:
+    done = run("append", "x", "-5")
+    assert (done.code, "comes after --" in done.err) == (2, True)
+
+
+def test_a_url_in_capitals_is_one(run: Run, name: str, client: Client) -> None:
+    run("append", name, "--create", "x")
+    url = client.stream(name).url.replace("http:", "HTTP:")
+    assert run("read", url, url=NOWHERE).out == b"x"
+
+
+def test_why_a_name_is_refused_is_told_also_by_what_asks_with_head(run: Run) -> None:
+    done = run("read", "a//b")
+    assert (done.code, "must not have an empty segment" in done.err) == (1, True)
+
+
+def test_a_refusal_without_a_reason(run: Run, answering: Callable[..., str]) -> None:
+    assert run("head", "x", url=answering(400)).err == "tailrace: x: the server refused it (400)\n"
+
+
+def test_where_a_server_sends_us_on_to(run: Run, answering: Callable[..., str]) -> None:
+    done = run("head", "x", url=answering(302, {"Location": "https://there/x"}))
+    assert (done.code, "https://there/x" in done.err) == (1, True)
+
+
+def test_bootstrap_gives_up_as_soon_as_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retries of retries would be twenty-five attempts."""
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    assert run("bootstrap", "x", "-b", "buck", url=NOWHERE).code == 5
+    assert len(pauses) == 4

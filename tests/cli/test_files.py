@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import threading
 from pathlib import Path
+
+import pytest
 
 from tests.cli.conftest import Run
 
@@ -94,3 +99,93 @@ def test_an_export_that_fails_leaves_what_was_there(run: Run, name: str, tmp_pat
     assert run("export", name, str(out), "--offset", "nonsense").code == 1
     assert out.read_text() == "before"
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_half_a_surrogate_pair_is_left_out_like_any_bad_line(run: Run, name: str) -> None:
+    text = b'20\n"\\ud800"\n21\n'
+    done = run("import", "-", name, "--create", "--skip-bad", stdin=text)
+    assert (done.code, done.err) == (0, "tailrace: 1 line is not JSON, and was left out\n")
+    assert run("read", name).lines == ["20", "21"]
+
+
+def test_the_mark_of_utf_8_is_no_part_of_the_first_line(
+    run: Run, name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"\xef\xbb\xbf1\n2\n")
+    assert run("import", str(file), str(file), name, "--create").code == 0
+    assert run("read", name).lines == ["1", "2"] * 2
+
+
+def test_a_directory_is_seen_before_anything_is_sent(run: Run, name: str, tmp_path: Path) -> None:
+    good = tmp_path / "good"
+    good.write_text("1\n")
+    done = run("import", str(good), str(tmp_path), name, "--create")
+    assert (done.code, done.err) == (1, f"tailrace: {tmp_path}: Is a directory\n")
+    assert run("head", name).code == 3
+
+
+@pytest.fixture
+def exported(run: Run, name: str) -> str:
+    run("append", name, "--create", "data")
+    return name
+
+
+def test_an_export_writes_through_a_link(run: Run, exported: str, tmp_path: Path) -> None:
+    file, link, dangling = tmp_path / "file", tmp_path / "link", tmp_path / "dangling"
+    file.write_text("before")
+    link.symlink_to(file)
+    dangling.symlink_to("new")
+    assert run("export", exported, str(link)).code == 0
+    assert run("export", exported, str(dangling)).code == 0
+    assert link.is_symlink() and dangling.is_symlink()
+    assert file.read_text() == (tmp_path / "new").read_text() == "data"
+
+
+def test_an_export_writes_into_a_fifo(run: Run, exported: str, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    # Open for reading too, so that nobody waits for the other side.
+    end = os.open(fifo, os.O_RDWR)
+    try:
+        assert run("export", exported, str(fifo)).code == 0
+        assert os.read(end, 100) == b"data"
+    finally:
+        os.close(end)
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [fifo]
+
+
+def test_a_fifo_whose_reader_leaves_is_an_error(run: Run, name: str, tmp_path: Path) -> None:
+    """Not the quiet end that is for standard output: more than a pipe holds."""
+    run("create", name)
+    for _ in range(3):
+        run("append", name, stdin=b"x" * 500_000)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+
+    def leave() -> None:
+        with fifo.open("rb") as reader:
+            reader.read(1)
+
+    thread = threading.Thread(target=leave, daemon=True)
+    thread.start()
+    done = run("export", name, str(fifo))
+    thread.join(10)
+    assert (done.code, done.err) == (1, f"tailrace: {fifo}: Broken pipe\n")
+
+
+def test_an_export_keeps_the_mode_of_a_file(run: Run, exported: str, tmp_path: Path) -> None:
+    file, part = tmp_path / "file", tmp_path / "file.part"
+    file.write_text("before")
+    file.chmod(0o640)
+    part.write_text("somebody else's")
+    assert run("export", exported, str(file)).code == 0
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("data", 0o640)
+    assert part.read_text() == "somebody else's"
+
+
+@pytest.mark.parametrize("place", [".", "/", ""])
+def test_an_export_to_a_directory(run: Run, exported: str, place: str) -> None:
+    done = run("export", exported, place)
+    assert (done.code, "is a directory" in done.err) == (2, True)

@@ -54,7 +54,7 @@ def test_a_limit_is_for_messages(run: Run, name: str) -> None:
 
 @pytest.mark.parametrize("command", ["read", "tail"])
 def test_an_offset_that_is_none(run: Run, numbers: str, command: str) -> None:
-    assert run(command, numbers, "--offset", "1~x").code == 2
+    assert run(command, numbers, "--offset", "1,x").code == 2
     done = run(command, numbers, "--offset", "nonsense")
     assert (done.code, "(400)" in done.err) == (1, True)
 
@@ -111,7 +111,7 @@ def test_tail_follows_to_the_end_of_a_closed_stream(run: Run, numbers: str) -> N
     assert run("tail", numbers, "-f", "-n", "2").lines == [str(COUNT - 2), str(COUNT - 1)]
     everything = run("tail", numbers, "-f", "--offset", "-1")
     assert everything.lines == [str(at) for at in range(COUNT)]
-    assert run("tail", numbers, "-f", "--offset", "-1~4").lines[0] == "4"
+    assert run("tail", numbers, "-f", "--offset", "-1,4").lines[0] == "4"
 
 
 @given(

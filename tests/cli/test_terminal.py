@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from tailrace.client import Client
 from tests.cli.conftest import Run
 from tests.cli.terminal import Terminal
@@ -35,6 +37,29 @@ def test_an_import_has_a_bar(server: ServerProcess, name: str, tmp_path: Path) -
     assert "####################" in last and "100%" in last
     assert "87.9 KiB of 87.9 KiB, 10,000 messages, " in last
     assert told.endswith(f"{name}: 10,000 messages imported")
+
+
+@pytest.mark.parametrize("columns", [10, 40, 80])
+def test_a_bar_is_not_wider_than_its_terminal(
+    server: ServerProcess, name: str, tmp_path: Path, columns: int
+) -> None:
+    file = tmp_path / "lines"
+    file.write_text('{"a": 1}\n' * 10_000)
+    args = ("import", str(file), name, "--create")
+    with Terminal(server.url, *args, columns=columns) as terminal:
+        assert terminal.finish() == 0
+    bars = terminal.seen.rpartition("\n" + name)[0].replace("\x1b[K", "").split("\r")
+    assert len(bars) > 1 and max(map(len, bars)) < columns
+    assert "\n" not in "".join(bars).strip()
+
+
+def test_a_dumb_terminal_gets_lines(server: ServerProcess, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_text("1\n")
+    with Terminal(server.url, "import", str(file), name, "--create", term="dumb") as terminal:
+        assert terminal.finish() == 0
+    assert "\x1b" not in terminal.seen and "\r" not in terminal.seen
+    assert terminal.seen.startswith("import: 2 B of 2 B, 1 message, ")
 
 
 def test_an_export_counts(server: ServerProcess, run: Run, name: str, tmp_path: Path) -> None:
@@ -78,6 +103,68 @@ def test_binary_is_kept_from_a_terminal(server: ServerProcess, client: Client, n
     with Terminal(server.url, "read", name, "--force") as terminal:
         assert terminal.finish() == 0
     assert "\x00" in terminal.seen
+
+
+def test_binary_is_looked_at_to_its_end(server: ServerProcess, client: Client, name: str) -> None:
+    stream = client.stream(name)
+    stream.create("application/octet-stream", body=b"x" * 900 + b"\x1b[2J")
+    for args in (("read", name), ("export", name, "-")):
+        with Terminal(server.url, *args) as terminal:
+            assert terminal.finish() == 2
+        assert "this is binary" in terminal.seen and "\x1b" not in terminal.seen
+        # Not where there is no such option.
+        assert ("--force" in terminal.seen) == (args[0] == "read")
+
+
+def test_controls_in_a_text_are_shown(server: ServerProcess, client: Client, name: str) -> None:
+    stream = client.stream(name)
+    text = "\x1b]0;pwned\x07\ta\x7f\u009b2Jé\n"
+    stream.create("text/plain", body=text.encode())
+    with Terminal(server.url, "read", name) as terminal:
+        assert terminal.finish() == 0
+    assert terminal.seen == "^[]0;pwned^G\ta^?M-^[2Jé\n"
+    with Terminal(server.url, "read", name, "--force") as terminal:
+        assert terminal.finish() == 0
+    assert terminal.seen == text
+
+
+def test_a_control_in_two_pieces(server: ServerProcess, client: Client, name: str) -> None:
+    stream = client.stream(name)
+    stream.create("text/plain", body=b"a\xc2")
+    with Terminal(server.url, "tail", "-f", name) as terminal:
+        terminal.wait_for("a")
+        stream.append(b"\x9bm", "text/plain", close=True)
+        assert terminal.finish() == 0
+    assert terminal.seen == "aM-^[m\n"
+
+
+def test_controls_in_json_are_shown(server: ServerProcess, client: Client, name: str) -> None:
+    stream = client.stream(name)
+    stream.create("application/json")
+    stream.append('"\x7f\u009b"'.encode(), "application/json")
+    with Terminal(server.url, "read", name) as terminal:
+        assert terminal.finish() == 0
+    assert terminal.seen == '"^?M-^["\n'
+
+
+def test_a_pipe_gets_every_control(run: Run, name: str) -> None:
+    text = b"\x1b]0;pwned\x07\x7f\xc2\x9b\xc2"
+    run("append", name, "--create", stdin=text)
+    assert run("read", name).out == text
+
+
+def test_an_empty_bucket_is_told(server: ServerProcess, bucket: str) -> None:
+    with Terminal(server.url, "ls", bucket) as terminal:
+        assert terminal.finish() == 0
+    assert terminal.seen == f"{bucket}: no streams\n"
+
+
+def test_after_a_question_the_prompt_begins_a_line(server: ServerProcess, name: str) -> None:
+    with Terminal(server.url, "rm", name) as terminal:
+        terminal.wait_for("[y/N]: ")
+        terminal.enter("\x04")
+        assert terminal.finish() == 130
+    assert terminal.seen.endswith("[y/N]: \n")
 
 
 def test_rm_asks_first(server: ServerProcess, run: Run, name: str) -> None:

@@ -105,7 +105,7 @@ def test_a_bad_line_is_named_and_what_came_before_is_stored(run: Run, name: str)
     assert done.code == 1
     first, hint = done.err.splitlines()
     assert first.startswith("tailrace: line 4 is not JSON: ")
-    assert first.endswith("; 2 messages before it were stored")
+    assert first.endswith("; 2 messages before it stored")
     assert hint.startswith("hint: ")
     assert run("read", name).lines == ["1", '{"b": 2}']
 
@@ -206,3 +206,29 @@ def test_rm_takes_several(run: Run, bucket: str) -> None:
     assert run("rm", "a", "c", "-b", bucket).code == 0
     assert run("ls", bucket).lines == ["b"]
     assert run("rm", "a", "b", "-b", bucket).code == 3
+
+
+def test_half_a_surrogate_pair_is_not_json(run: Run, name: str) -> None:
+    """Before anything of the list is sent."""
+    run("create", name, "--json")
+    done = run("append", name, "1", '"\\ud800"')
+    assert (done.code, run("read", name).out) == (1, b"")
+    assert done.err.startswith("tailrace: value 2 is not JSON: ")
+
+
+def test_one_is_not_several(run: Run, name: str) -> None:
+    run("create", name, "--json")
+    assert "; 1 message before it stored" in run("append", name, stdin="1\noops\n").err
+
+
+def test_rm_goes_on_after_one_that_is_not_there(run: Run, bucket: str) -> None:
+    for stream in "ac":
+        run("create", stream, "-b", bucket)
+    done = run("rm", "a", "b", "c", "-b", bucket)
+    assert (done.code, done.err) == (3, f"tailrace: {bucket}/b: no such stream (404)\n")
+    assert run("ls", bucket).out == b""
+
+
+def test_rm_without_a_server_says_what_remains(run: Run) -> None:
+    done = run("rm", "a", "b", "--retries", "0", url="http://127.0.0.1:1")
+    assert (done.code, "; not deleted: a, b\n" in done.err) == (5, True)

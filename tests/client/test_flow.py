@@ -148,12 +148,13 @@ class TestWhatIsNotSafe:
 
 class TestTail:
     def test_an_event_stream_without_events_is_a_failure(self) -> None:
-        """Otherwise a proxy that closes at once would be asked again and again, without a pause."""
+        """A proxy that closes at once is not asked again and again: it is polled."""
         here = answer(200, stream_next_offset="7", stream_up_to_date="true")
         events = answer(200, content_type="text/event-stream")
         flow = StreamFlows(URL, Options(retry=CALM)).tail().flow
-        result, effects = play(flow, here, events, events, events, events)
-        assert isinstance(result, Unreachable)
+        closed = answer(204, stream_next_offset="7", stream_closed="true")
+        result, effects = play(flow, here, events, events, events, closed)
+        assert result is None
         assert waits(effects) == [1.0, 2.0, 3.0]
 
     def test_where_events_cannot_be_had_it_polls(self) -> None:

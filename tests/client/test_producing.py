@@ -61,7 +61,8 @@ class ModelServer:
         headers = {"stream-next-offset": str(len(self.log))}
         try:
             if recognise(self.producers.get(name), claim):
-                return Answer(204, headers, URL)
+                last = self.producers[name].last_seq
+                return Answer(204, {**headers, "producer-seq": str(last)}, URL)
             admit(self.producers.get(name), claim)
         except Fenced as fenced:
             return Answer(403, {"producer-epoch": str(fenced.epoch)}, URL)
@@ -377,6 +378,26 @@ class TestIntroduction:
         with pytest.raises(ProducerReused if not closes else (ProducerReused, StreamClosed)):
             theirs.run(theirs.flows.close_stream())
         assert mine.server.log == ["mine"]
+
+    @pytest.mark.parametrize("fate", [2, 3], ids=["lost after", "503 after"])
+    def test_its_own_first_batch_is_recognised(self, fate: int) -> None:
+        """It was stored, and its answer lost: the duplicate is ours."""
+        fates = iter([11, fate])
+        world = World(lambda count: next(fates, 11) if count == 12 else 0, named=True)
+        world.faults = 5
+        world.append("once")
+        world.run(world.flows.flush())
+        assert world.server.log == ["once"]
+
+    def test_a_number_that_we_have_not_sent_is_somebody_elses(self) -> None:
+        world = World(first, named=True, limits=Limits(batch_count_max=1))
+        world.append("a")
+        world.run(world.flows.flush())
+        for seq in (1, 2):
+            world.server.post(_call("me", 0, seq, b'["theirs"]'))
+        world.append("b")
+        with pytest.raises(ProducerReused):
+            world.run(world.flows.flush())
 
     def test_two_who_claim_at_once_do_not_both_believe_to_have_written(self) -> None:
         """Between our question and our first batch another one takes the same epoch."""

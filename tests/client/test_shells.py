@@ -225,7 +225,7 @@ def test_each_json_message_has_where_to_resume_after_it(stream: Any) -> None:
 
 def test_a_place_that_is_none_is_told_at_once(stream: Any) -> None:
     with pytest.raises(ValueError, match="not a place"):
-        stream.read_json("-1~x")
+        stream.read_json("-1,x")
 
 
 def test_messages_of_a_stream_that_is_not_json(stream: Any) -> None:

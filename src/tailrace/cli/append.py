@@ -12,9 +12,11 @@ from tailrace.cli.connection import Command, Patience, Target, stream_argument
 from tailrace.cli.create import DEFAULT_TYPE, choose_type
 from tailrace.cli.failures import ExitCode, Failure
 from tailrace.cli.files import read_whole
-from tailrace.cli.messages import json_line
+from tailrace.cli.messages import json_message
 from tailrace.cli.output import Output, counted, json_type, report
-from tailrace.cli.writing import Writer, find_or_create, writing
+from tailrace.cli.standard import tell
+from tailrace.cli.words import EPOCH, HEADER_TEXT
+from tailrace.cli.writing import Writer, create_hint, find_or_create, writing
 
 __all__ = ["append", "producer_options"]
 
@@ -26,7 +28,7 @@ def producer_options(command: Command) -> Command:
     for option in (
         click.option(
             "--epoch",
-            type=click.IntRange(min=0),
+            type=EPOCH,
             metavar="N",
             help="The epoch of --producer.  [default: the next one]",
         ),
@@ -34,6 +36,7 @@ def producer_options(command: Command) -> Command:
             "--producer",
             "producer_id",
             metavar="ID",
+            type=HEADER_TEXT,
             help="Write as this producer, and end others.",
         ),
     ):
@@ -53,7 +56,13 @@ def producer_options(command: Command) -> Command:
 )
 @click.option("--json", "is_json", is_flag=True, help="Insist that it is a JSON stream.")
 @click.option("--create", "creates", is_flag=True, help="Create the stream if it is not there.")
-@click.option("--type", "content_type", metavar="TYPE", help="Its content type with --create.")
+@click.option(
+    "--type",
+    "content_type",
+    type=HEADER_TEXT,
+    metavar="TYPE",
+    help="Its content type with --create.",
+)
 @click.option("--close", "closes", is_flag=True, help="Close the stream after the last message.")
 @click.option(
     "-u", "--unbuffered", is_flag=True, help="Send what comes, without waiting for a line's end."
@@ -83,7 +92,8 @@ def append(
     wanted = choose_type(content_type, is_json, False)
     if epoch is not None and producer_id is None:
         raise click.UsageError("--epoch is of a --producer, which is missing")
-    with target.stream() as stream:
+    hint = create_hint(target) if is_json else None
+    with target.stream(missing=hint) as stream:
         head = find_or_create(stream, wanted or DEFAULT_TYPE, create=creates)
     takes_json = json_type(head.content_type)
     if is_json and not takes_json:
@@ -130,7 +140,7 @@ def _checked(name: str, data: bytes, takes_json: bool) -> bytes:
             raise Failure(f"{name} is empty: a message has a byte at least", ExitCode.USAGE)
         return data
     try:
-        return json_line(data).encode()
+        return json_message(data)
     except ValueError as error:
         hint = "a text is JSON in quotation marks: '\"hello\"'"
         raise Failure(f"{name} is not JSON: {error}", hint=hint) from error
@@ -140,7 +150,7 @@ def _send_input(writer: Writer, takes_json: bool, unbuffered: bool) -> None:
     """Each line as it comes; on a bad one, what came before it is stored and it is named."""
     source = sys.stdin.buffer
     if sys.stdin.isatty():
-        click.echo("each line is a message; end with Ctrl-D", err=True)
+        tell("each line is a message; end with Ctrl-D")
     if unbuffered and not takes_json:
         # What is there, at least a byte: `read` would wait for all that was asked for.
         while piece := os.read(source.fileno(), _PIECE_BYTES):
@@ -153,7 +163,7 @@ def _send_input(writer: Writer, takes_json: bool, unbuffered: bool) -> None:
             data = _checked(f"line {number}", line, takes_json)
         except Failure as failure:
             writer.flush()
-            failure.message += f"; {writer.count} messages before it were stored"
+            failure.message += f"; {counted(writer.count)} before it stored"
             raise
         writer.send(data)
 

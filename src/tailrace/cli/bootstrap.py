@@ -18,7 +18,7 @@ _BINARY: Final = "application/octet-stream"
 @click.command()
 @stream_argument
 @click.option("--json", "is_json", is_flag=True, help="With where to read on, as one object.")
-@click.option("--force", is_flag=True, help="Print binary to a terminal.")
+@click.option("--force", is_flag=True, help="Print binary and controls to a terminal as they are.")
 def bootstrap(target: Target, is_json: bool, force: bool) -> None:
     """
     Print the snapshot of a stream, and every message after it.
@@ -27,6 +27,9 @@ def bootstrap(target: Target, is_json: bool, force: bool) -> None:
     """
     need_bucket(target)
     with target.stream() as stream:
+        # A bootstrap begins again where it broke off: far longer than somebody waits for a server
+        # that is away. This tells it at once.
+        stream.head()
         found = stream.bootstrap()
     if is_json:
         output = Output()

@@ -6,6 +6,7 @@ from tailrace.cli.connection import Server, server_options
 from tailrace.cli.head import show_fields
 from tailrace.cli.output import fields_of, report
 from tailrace.cli.rm import confirm
+from tailrace.cli.words import BUCKET
 from tailrace.client import Conflict
 
 __all__ = ["bucket"]
@@ -21,12 +22,12 @@ def bucket() -> None:
 
 
 @bucket.command()
-@click.argument("bucket")
+@click.argument("bucket", type=BUCKET)
 @server_options
 @click.option("--exist-ok", is_flag=True, help="No error if it is there.")
 def create(bucket: str, server: Server, exist_ok: bool) -> None:
     """Create a bucket: 4 to 64 of a-z, 0-9, _ and -."""
-    with server.bucket(bucket) as found:
+    with server.bucket(bucket, missing="") as found:
         made = True
         try:
             found.create()
@@ -38,7 +39,7 @@ def create(bucket: str, server: Server, exist_ok: bool) -> None:
 
 
 @bucket.command()
-@click.argument("bucket")
+@click.argument("bucket", type=BUCKET)
 @server_options
 @click.option("--json", "is_json", is_flag=True, help="As an object.")
 def info(bucket: str, server: Server, is_json: bool) -> None:
@@ -48,12 +49,12 @@ def info(bucket: str, server: Server, is_json: bool) -> None:
 
 
 @bucket.command()
-@click.argument("bucket")
+@click.argument("bucket", type=BUCKET)
 @server_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def rm(bucket: str, server: Server, yes: bool) -> None:
     """Remove a bucket, which must be empty."""
     confirm(f"Remove the bucket {bucket}?", yes)
-    with server.bucket(bucket) as found:
+    with server.bucket(bucket, missing="") as found:
         found.delete()
     report(f"{bucket}: removed")

@@ -3,6 +3,8 @@
 import click
 from click.shell_completion import get_completion_class
 
+from tailrace.cli.output import Output
+
 __all__ = ["completion"]
 
 
@@ -18,4 +20,6 @@ def completion(ctx: click.Context, shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None
     root = ctx.find_root().command
-    click.echo(found(root, {}, "tailrace", "_TAILRACE_COMPLETE").source())
+    output = Output()
+    output.line(found(root, {}, "tailrace", "_TAILRACE_COMPLETE").source().encode())
+    output.flush()

@@ -1,18 +1,19 @@
 """Which server, and what on it: the options and arguments that commands share."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import wraps
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import click
 
-from tailrace.cli.explain import explain
+from tailrace.cli.explain import Subject, explain
 from tailrace.cli.failures import Failure
-from tailrace.client import Bucket, Client, Retry, Stream, TailraceError
+from tailrace.cli.words import BUCKET, SECONDS, TEXT, check_url, is_url
+from tailrace.client import Bucket, Client, Refused, Retry, Stream, TailraceError
 
 __all__ = [
     "DEFAULT_URL",
@@ -31,6 +32,7 @@ DEFAULT_URL: Final = "http://127.0.0.1:4437"
 URL_VARIABLE: Final = "TAILRACE_URL"
 
 _TIMEOUT_S: Final = 10.0
+_OUR_HEADERS: Final = frozenset(("connection", "content-length", "host", "transfer-encoding"))
 
 
 class Patience(Enum):
@@ -68,14 +70,21 @@ class Server:
         retry = kind(attempts_max=attempts, longest_s=longest_s)
         return Client(self.url, headers=self.headers, retry=retry, timeout_s=self.timeout_s)
 
+    def words(self, *, url: bool = True) -> list[str]:
+        """What names it in a command, where it is not the default. Tokens are not repeated."""
+        known = not url or self.url == os.environ.get(URL_VARIABLE, DEFAULT_URL)
+        headers = [word for name in self.headers for word in ("-H", f"{name}: …")]
+        return headers if known else ["--url", self.url, *headers]
+
     @contextmanager
-    def bucket(self, bucket_id: str) -> Iterator[Bucket]:
-        """A bucket; errors come out as what to tell."""
+    def bucket(self, bucket_id: str, missing: str | None = None) -> Iterator[Bucket]:
+        """A bucket; errors come out as what to tell, with `missing` as a hint where it is not."""
         with self.client() as client:
             try:
                 yield client.bucket(bucket_id)
             except TailraceError as error:
-                raise explain(error, bucket_id, bucket=bucket_id) from error
+                subject = Subject(bucket_id, "", bucket_id, self.words(), missing)
+                raise explain(error, subject) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,31 +100,54 @@ class Target:
         return f"{self.bucket}/{self.path}" if self.bucket else self.path
 
     @contextmanager
-    def stream(self, patience: Patience = Patience.BRIEF) -> Iterator[Stream]:
-        """The stream; errors come out as what to tell."""
+    def stream(
+        self, patience: Patience = Patience.BRIEF, missing: str | None = None
+    ) -> Iterator[Stream]:
+        """The stream; errors come out as what to tell, with `missing` as a hint where it is not."""
         with self.server.client(patience) as client:
+            place = client.bucket(self.bucket) if self.bucket else client
+            stream = place.stream(self.path)
             try:
-                place = client.bucket(self.bucket) if self.bucket else client
-                yield place.stream(self.path)
+                yield stream
+            except Refused as error:
+                raise self.explain(_with_reason(error, stream), missing) from error
             except TailraceError as error:
-                raise self.explain(error) from error
+                raise self.explain(error, missing) from error
 
-    def explain(self, error: TailraceError) -> Failure:
+    def explain(self, error: TailraceError, missing: str | None = None) -> Failure:
         """What to tell about an error."""
-        return explain(error, self.name, self.path, self.bucket)
+        return explain(error, self._subject(missing))
+
+    def spelled(self, command: str, *options: str) -> str:
+        """A command about this stream, as it can be typed."""
+        return self._subject().stream(command, *options)
+
+    def _subject(self, missing: str | None = None) -> Subject:
+        words = self.server.words(url=not is_url(self.path))
+        return Subject(self.name, self.path, self.bucket, words, missing)
+
+
+def _with_reason(error: Refused, stream: Stream) -> Refused:
+    """An answer to HEAD has no body: ask once more in a way that can be told why."""
+    if error.detail or error.status not in (400, 404):
+        return error
+    try:
+        for _ in stream.read("now"):
+            break
+    except Refused as told:
+        if told.status == error.status:
+            return told
+    except TailraceError:
+        pass
+    return error
 
 
 Command = Callable[..., None]
 
 
 def _check_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        good = False
-    if not good:
-        raise click.BadParameter(f"{value!r} is no URL such as {DEFAULT_URL}", ctx, param)
+    if wrong := check_url(value):
+        raise click.BadParameter(wrong, ctx, param)
     return value
 
 
@@ -127,6 +159,8 @@ def _check_headers(
         name, mark, text = value.partition(":")
         if not mark or not name.strip() or not value.isprintable() or not value.isascii():
             raise click.BadParameter(f"{value!r} is not of the form 'Name: value'", ctx, param)
+        if name.strip().lower() in _OUR_HEADERS:
+            raise click.BadParameter(f"{name.strip()} is not yours to set", ctx, param)
         headers[name.strip()] = text.strip()
     return headers
 
@@ -138,6 +172,7 @@ def server_options(command: Command) -> Command:
         "--url",
         envvar=URL_VARIABLE,
         default=DEFAULT_URL,
+        type=TEXT,
         callback=_check_url,
         show_default=True,
         show_envvar=True,
@@ -154,7 +189,7 @@ def server_options(command: Command) -> Command:
     )
     @click.option(
         "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
+        type=SECONDS,
         default=_TIMEOUT_S,
         show_default=True,
         metavar="SECONDS",
@@ -183,7 +218,12 @@ def server_options(command: Command) -> Command:
 def bucket_option(command: Command) -> Command:
     """The bucket of a stream; the command gets `bucket`, which may be empty."""
     option = click.option(
-        "-b", "--bucket", default="", metavar="BUCKET", help="The bucket that the stream is in."
+        "-b",
+        "--bucket",
+        default="",
+        type=BUCKET,
+        metavar="BUCKET",
+        help="The bucket that the stream is in.",
     )
     return option(command)
 
@@ -191,7 +231,7 @@ def bucket_option(command: Command) -> Command:
 def stream_argument(command: Command) -> Command:
     """PATH, its bucket and its server; the command gets `target`."""
 
-    @click.argument("path")
+    @click.argument("path", type=TEXT)
     @bucket_option
     @server_options
     @wraps(command)
@@ -208,16 +248,13 @@ def make_target(server: Server, path: str, bucket: str) -> Target:
     Raises:
         UsageError: They do not name one.
     """
-    if path.startswith(("http://", "https://")):
+    if is_url(path):
         if bucket:
             raise click.UsageError("a whole URL names its bucket itself: leave out --bucket")
-        _check_whole_url(path)
+        if wrong := check_url(path, query=True):
+            raise click.UsageError(f"PATH: {wrong}")
+        scheme, mark, rest = path.partition("://")
+        path = scheme.lower() + mark + rest
     if not path.strip("/"):
         raise click.UsageError("PATH is empty")
     return Target(server, path, bucket)
-
-
-def _check_whole_url(url: str) -> None:
-    ctx = click.get_current_context()
-    param = next(item for item in ctx.command.params if item.name in ("path", "paths"))
-    _check_url(ctx, param, url)

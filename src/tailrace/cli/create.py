@@ -6,6 +6,7 @@ import click
 
 from tailrace.cli.connection import Target, stream_argument
 from tailrace.cli.output import report
+from tailrace.cli.words import HEADER_TEXT
 
 __all__ = ["DEFAULT_TYPE", "JSON_TYPE", "choose_type", "create"]
 
@@ -36,13 +37,18 @@ def choose_type(content_type: str | None, is_json: bool, is_text: bool) -> str |
 
 @click.command()
 @stream_argument
-@click.option("--type", "content_type", metavar="TYPE", help="Its content type.")
+@click.option("--type", "content_type", type=HEADER_TEXT, metavar="TYPE", help="Its content type.")
 @click.option("--json", "is_json", is_flag=True, help=f"The same as --type {JSON_TYPE}.")
 @click.option("--text", "is_text", is_flag=True, help=f"{DEFAULT_TYPE}, which is the default.")
 @click.option(
     "--ttl", type=click.IntRange(min=0), metavar="SECONDS", help="It ends so long after now."
 )
-@click.option("--expires-at", metavar="TIME", help="It ends then; RFC 3339: 2030-01-31T12:00:00Z.")
+@click.option(
+    "--expires-at",
+    type=HEADER_TEXT,
+    metavar="TIME",
+    help="It ends then; RFC 3339: 2030-01-31T12:00:00Z.",
+)
 @click.option("--closed", is_flag=True, help="It never takes anything.")
 def create(
     target: Target,

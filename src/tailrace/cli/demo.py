@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -10,13 +9,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import IO, Final
 
 import click
 
 from tailrace.cli.failures import Failure
+from tailrace.cli.output import Output, on_terminal
 from tailrace.cli.serve import check_libraries
+from tailrace.cli.signals import ending_on_signals
+from tailrace.cli.standard import columns, tell
+from tailrace.cli.words import PAUSE
 from tailrace.client import Client, Stream, TailraceError
 
 __all__ = ["ANSWER", "demo"]
@@ -29,7 +31,7 @@ ANSWER: Final = (
 )
 
 _PATH: Final = "demo/answer"
-_WIDTH: Final = 76
+_WIDTH_MAX: Final = 78
 _STOP_S: Final = 15.0
 _SERVER: Final = ("--host", "127.0.0.1", "--port", "0", "--log-format", "json")
 
@@ -37,14 +39,14 @@ _NEXT: Final = """\
 Try it yourself:
 
   tailrace serve                               # keeps its data in ./data
-  tailrace append chat --create "hello"        # in another terminal
+  tailrace append chat --create --json '"hi"'  # in another terminal, again and again
   tailrace tail -f chat                        # and in a third one"""
 
 
 @click.command()
 @click.option(
     "--pause",
-    type=click.FloatRange(min=0),
+    type=PAUSE,
     default=0.07,
     show_default=True,
     metavar="SECONDS",
@@ -59,7 +61,7 @@ def demo(pause: float) -> None:
     """
     check_libraries()
     words = [word + " " for word in ANSWER.split()]
-    with _ending_on_signals(), ExitStack() as stack:
+    with ending_on_signals(), ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-demo-"))
         url = stack.enter_context(_server(Path(directory)))
         stream = stack.enter_context(Client(url)).stream(_PATH)
@@ -75,8 +77,10 @@ def demo(pause: float) -> None:
     _say(_NEXT)
 
 
-def _say(text: str) -> None:
-    click.echo(text)
+def _say(text: str, end: str = "\n") -> None:
+    output = Output()
+    output.write((text + end).encode())
+    output.flush()
 
 
 def _follow_twice(url: str, count: int) -> list[str]:
@@ -104,17 +108,18 @@ class _Page:
     def __init__(self) -> None:
         self.words: list[str] = []
         self._column = 0
+        self._width = min(columns(sys.stdout), _WIDTH_MAX) if on_terminal() else _WIDTH_MAX
 
     def show(self, word: str) -> None:
-        if self._column and self._column + len(word) > _WIDTH:
+        # The space after it may fall off the edge.
+        if self._column and self._column + len(word) - 1 > self._width:
             self.end()
-        click.echo(word if self._column else f"  {word}", nl=False)
-        sys.stdout.flush()
+        _say(word if self._column else f"  {word}", end="")
         self.words.append(word)
         self._column += len(word) + (0 if self._column else 2)
 
     def end(self) -> None:
-        click.echo()
+        _say("")
         self._column = 0
 
 
@@ -132,7 +137,7 @@ def _writing(stream: Stream, words: list[str], pause_s: float) -> Iterator[threa
                     producer.append_json({"word": word})
                 producer.close_stream()
         except TailraceError as error:
-            click.echo(f"tailrace: the writer failed: {error}", err=True)
+            tell(f"tailrace: the writer failed: {error}")
 
     thread = threading.Thread(target=write, name="demo-writer")
     thread.start()
@@ -208,18 +213,3 @@ def _child(
             if process.poll() is None:
                 process.terminate()
             raise
-
-
-@contextmanager
-def _ending_on_signals() -> Iterator[None]:
-    """What asks us to stop stops us in the usual way: everything is cleaned up first."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -52,7 +52,7 @@ def export(target: Target, file: Path, offset: str | None, progress: bool | None
 @contextmanager
 def _destination(file: Path, head: Head) -> Iterator[Write]:
     if file == STANDARD:
-        output = Output(head.content_type)
+        output = Output(head.content_type, forcible=False)
         yield output.write
         output.finish()
     else:

@@ -14,7 +14,7 @@ How the command fails: one line that says what, perhaps a second with a hint, an
 
 from enum import IntEnum
 
-import click
+from tailrace.cli.standard import tell
 
 __all__ = ["ExitCode", "Failure", "one_line", "show"]
 
@@ -51,6 +51,6 @@ def one_line(text: str) -> str:
 
 def show(message: str, hint: str = "") -> None:
     """Tell what went wrong."""
-    click.echo(f"tailrace: {one_line(message)}", err=True)
+    tell(f"tailrace: {one_line(message)}")
     if hint:
-        click.echo(f"hint: {one_line(hint)}", err=True)
+        tell(f"hint: {one_line(hint)}")

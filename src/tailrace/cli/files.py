@@ -1,13 +1,18 @@
 """Files of the user's: whole or not at all, and `-` for the standard streams."""
 
 import os
+import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+import click
+
 from tailrace.cli.failures import Failure
+from tailrace.cli.signals import ending_on_signals
 
 __all__ = ["STANDARD", "opened", "read_whole", "write_whole", "written"]
 
@@ -52,24 +57,54 @@ def written(file: Path) -> Iterator[BinaryIO]:
     """
     A file to write, which appears under its name when all of it is there.
 
+    What is there already and is no regular file, such as a device or a FIFO, is written to.
+
     Raises:
         Failure: It cannot be written.
+        UsageError: It is a directory.
     """
-    part = file.with_name(file.name + ".part")
+    if file.is_dir():
+        raise click.UsageError(f"{str(file)!r} is a directory, and not a file to write")
     try:
-        writer = part.open("wb")
-    except OSError as error:
-        raise _failure(part, error) from error
-    try:
-        with writer:
+        with _direct(file) if _is_special(file) else _replacing(file) as writer:
             yield writer
-            writer.flush()
-            os.fsync(writer.fileno())
-        part.replace(file)
     except OSError as error:
         raise _failure(file, error) from error
-    finally:
-        part.unlink(missing_ok=True)
+
+
+def _is_special(file: Path) -> bool:
+    try:
+        mode = file.stat().st_mode
+    except FileNotFoundError:
+        return False
+    # What /dev/stdout stands for may be a regular file; it is still not one to be replaced.
+    return not stat.S_ISREG(mode) or file.absolute().parts[1:2] in (("dev",), ("proc",))
+
+
+@contextmanager
+def _direct(file: Path) -> Iterator[BinaryIO]:
+    with file.open("wb") as writer:
+        yield writer
+
+
+@contextmanager
+def _replacing(file: Path) -> Iterator[BinaryIO]:
+    # What a link leads to is replaced, and not the link.
+    place = Path(os.path.realpath(file))
+    part = place.with_name(f"tailrace-{secrets.token_hex(4)}.part")
+    with ending_on_signals():
+        # It must not be there: so nobody can have put a link in its place.
+        number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            with os.fdopen(number, "wb") as writer:
+                if place.exists():
+                    os.fchmod(number, stat.S_IMODE(place.stat().st_mode))
+                yield writer
+                writer.flush()
+                os.fsync(number)
+            part.replace(place)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def write_whole(file: Path, data: bytes) -> None:

@@ -1,6 +1,9 @@
 """`tailrace import`: files of NDJSON into a JSON stream."""
 
+import errno
+import os
 import stat
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -17,10 +20,11 @@ from tailrace.cli.connection import (
 from tailrace.cli.create import JSON_TYPE
 from tailrace.cli.failures import ExitCode, Failure, show
 from tailrace.cli.files import STANDARD, opened
-from tailrace.cli.messages import json_line
+from tailrace.cli.messages import json_message
 from tailrace.cli.output import counted, json_type, report
 from tailrace.cli.progress import Progress, progress_option, shown
-from tailrace.cli.writing import Writer, find_or_create, writing
+from tailrace.cli.words import TEXT
+from tailrace.cli.writing import Writer, create_hint, find_or_create, writing
 
 __all__ = ["import_"]
 
@@ -29,7 +33,7 @@ __all__ = ["import_"]
 @click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
-@click.argument("path")
+@click.argument("path", type=TEXT)
 @bucket_option
 @server_options
 @click.option("--create", "creates", is_flag=True, help="Create the stream if it is not there.")
@@ -59,10 +63,11 @@ def import_(
     if epoch is not None and producer_id is None:
         raise click.UsageError("--epoch is of a --producer, which is missing")
     total = _size(files)
-    with target.stream() as stream:
+    with target.stream(missing=create_hint(target)) as stream:
         head = find_or_create(stream, JSON_TYPE, create=creates)
     if not json_type(head.content_type):
-        hint = f"append it as it is: tailrace append --file {files[0]} {path}"
+        named = [word for file in files for word in ("--file", str(file))]
+        hint = f"append it as it is: {target.spelled('append', *named)}"
         raise Failure(f"{target.name} is {head.content_type}, not JSON", ExitCode.CONFLICT, hint)
     with (
         writing(
@@ -80,7 +85,8 @@ def import_(
         else:
             writer.flush()
     if bad:
-        show(f"{bad} lines are not JSON, and were left out")
+        is_, was = ("is", "was") if bad == 1 else ("are", "were")
+        show(f"{counted(bad, 'line')} {is_} not JSON, and {was} left out")
     report(f"{target.name}: {counted(writer.count)} imported")
 
 
@@ -89,7 +95,7 @@ def _size(files: Iterable[Path]) -> int | None:
     How much there is to do, if that can be known.
 
     Raises:
-        Failure: There is no such file.
+        Failure: One of them is not there, or is a directory.
     """
     total = 0
     known = True
@@ -101,6 +107,8 @@ def _size(files: Iterable[Path]) -> int | None:
             found = file.stat()
         except OSError as error:
             raise Failure(f"{file}: {error.strerror}") from error
+        if stat.S_ISDIR(found.st_mode):
+            raise Failure(f"{file}: {os.strerror(errno.EISDIR)}")
         known = known and stat.S_ISREG(found.st_mode)
         total += found.st_size
     return total if known else None
@@ -111,9 +119,12 @@ def _send(writer: Writer, files: Iterable[Path], told: Progress, skip_bad: bool)
     bad = 0
     for file, number, line in _lines(files):
         messages = 0
+        size = len(line)
+        if number == 1:
+            line = line.removeprefix(BOM_UTF8)
         if line.strip():
             try:
-                data = json_line(line).encode()
+                data = json_message(line)
             except ValueError as error:
                 if not skip_bad:
                     writer.flush()
@@ -126,7 +137,7 @@ def _send(writer: Writer, files: Iterable[Path], told: Progress, skip_bad: bool)
             else:
                 writer.send(data)
                 messages = 1
-        told.advance(len(line), messages)
+        told.advance(size, messages)
     return bad
 
 

@@ -7,7 +7,8 @@ from typing import Final
 import click
 
 from tailrace.cli.connection import Server, server_options
-from tailrace.cli.output import Output, age, fields_of, human_bytes, short_type, table
+from tailrace.cli.output import Output, age, fields_of, human_bytes, report, short_type, table
+from tailrace.cli.words import BUCKET, TEXT
 from tailrace.client import Listed
 
 __all__ = ["ls"]
@@ -17,10 +18,12 @@ _TITLES: Final = ("NAME", "TYPE", "SIZE", "STATE", "LAST WRITE")
 
 
 @click.command()
-@click.argument("bucket")
+@click.argument("bucket", type=BUCKET)
 @server_options
-@click.option("--prefix", default="", help="Only those whose names begin with this.")
-@click.option("--after", default="", metavar="NAME", help="Only those that sort after this name.")
+@click.option("--prefix", default="", type=TEXT, help="Only those whose names begin with this.")
+@click.option(
+    "--after", default="", type=TEXT, metavar="NAME", help="Only those that sort after this name."
+)
 @click.option("-l", "--long", is_flag=True, help="As a table in a pipe too.")
 @click.option("--json", "is_json", is_flag=True, help="Each as an object on a line.")
 def ls(bucket: str, server: Server, prefix: str, after: str, long: bool, is_json: bool) -> None:
@@ -36,8 +39,11 @@ def ls(bucket: str, server: Server, prefix: str, after: str, long: bool, is_json
             for stream in listed:
                 output.json(fields_of(stream))
         elif output.terminal or long:
+            line = ""
             for line in _table(listed):
                 output.line(line.encode())
+            if not line:
+                report(f"{bucket}: no such streams" if prefix or after else f"{bucket}: no streams")
         else:
             for stream in listed:
                 output.line(stream.stream_id.encode())

@@ -1,8 +1,8 @@
 """The command's root: its subcommands, each imported when it is needed, and how it ends."""
 
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
@@ -11,6 +11,8 @@ from click.exceptions import NoArgsIsHelpError
 
 from tailrace import __version__
 from tailrace.cli.failures import ExitCode, Failure, show
+from tailrace.cli.output import flush_output, output_errors
+from tailrace.cli.standard import OutputEnded, forget, mend, tell
 
 __all__ = ["main"]
 
@@ -53,47 +55,62 @@ class _Commands(click.Group):
     ) -> Any:
         """Run it, and end the process."""
         extra["standalone_mode"] = False
-        try:
-            status = super().main(args, "tailrace", **extra)
-            sys.stdout.flush()
-        except Failure as failure:
-            show(failure.message, failure.hint)
-            status = failure.code
-        except NoArgsIsHelpError as error:
-            error.show()
-            status = ExitCode.USAGE
-        except click.UsageError as error:
-            show(error.format_message(), _usage_hint(error))
-            status = ExitCode.USAGE
-        except click.ClickException as error:
-            show(error.format_message())
-            status = ExitCode.FAILED
-        except click.Abort:
-            status = ExitCode.INTERRUPTED
-        except BrokenPipeError:
-            _forget_output()
-            status = ExitCode.DONE
-        sys.exit(status if isinstance(status, int) else ExitCode.DONE)
+        mend()
+        status = _status(lambda: super(_Commands, self).main(args, "tailrace", **extra))
+        # Not when the interpreter ends, where nobody could tell that it failed.
+        if status:
+            with suppress(Failure, OutputEnded):
+                flush_output()
+        sys.exit(status or _status(flush_output))
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with output_errors():
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            # Who read our output has all that was wanted: `tailrace read x | head -n 1`.
-            _forget_output()
-            return ExitCode.DONE
+        except BrokenPipeError as error:
+            # All else is written by `Output`, but the help of a command, which click prints.
+            forget(sys.stdout)
+            raise OutputEnded from error
+        except KeyboardInterrupt:
+            # After the ^C of the terminal.
+            tell("")
+            raise click.Abort from None
+
+
+def _status(run: Callable[[], object]) -> int:
+    """Run something, tell how it failed, and its exit code."""
+    try:
+        result = run()
+    except Failure as failure:
+        show(failure.message, failure.hint)
+        return failure.code
+    except NoArgsIsHelpError as error:
+        tell(error.format_message())
+        return ExitCode.USAGE
+    except click.UsageError as error:
+        show(error.format_message(), _usage_hint(error))
+        return ExitCode.USAGE
+    except click.ClickException as error:
+        show(error.format_message())
+        return ExitCode.FAILED
+    except click.Abort:
+        return ExitCode.INTERRUPTED
+    except OutputEnded:
+        return ExitCode.DONE
+    except OSError as error:
+        show(str(error))
+        return ExitCode.FAILED
+    return result if isinstance(result, int) else ExitCode.DONE
 
 
 def _usage_hint(error: click.UsageError) -> str:
     path = error.ctx.command_path if error.ctx is not None else "tailrace"
+    if isinstance(error, click.NoSuchOption) and path.endswith(" append"):
+        return f"a VALUE that begins with a dash comes after --; {path} --help"
     return f"{path} --help"
-
-
-def _forget_output() -> None:
-    """What is left in the buffer has nowhere to go, also when the interpreter ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

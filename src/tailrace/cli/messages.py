@@ -15,11 +15,13 @@ from typing import Any, Final
 from tailrace.cli.output import Output, as_json, json_type, text_type
 from tailrace.client import Chunk, Item
 from tailrace.client.decoding import json_items, split_place
+from tailrace.client.encoding import check_message
 
 __all__ = [
     "content",
     "json_cutter",
     "json_line",
+    "json_message",
     "json_messages",
     "json_object",
     "message_line",
@@ -135,3 +137,15 @@ def json_line(data: bytes) -> str:
     if end != len(text):
         raise ValueError(f"more than one value: the second begins at character {end + 1}")
     return text.translate(_LINE_ENDS)
+
+
+def json_message(data: bytes) -> bytes:
+    """
+    One value of JSON as it is sent, on one line.
+
+    Raises:
+        ValueError: It is none, or none that a server takes: half of a surrogate pair.
+    """
+    line = json_line(data).encode()
+    check_message(line, as_json=True)
+    return line

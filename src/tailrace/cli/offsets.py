@@ -2,6 +2,7 @@
 
 import click
 
+from tailrace.cli.words import TEXT
 from tailrace.client import Head
 from tailrace.client.decoding import split_place
 
@@ -23,6 +24,7 @@ def _check(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 offset_option = click.option(
     "--offset",
     metavar="OFFSET",
+    type=TEXT,
     callback=_check,
     help="Begin here: an offset that was returned before; -1 is the beginning, now the tail.",
 )

@@ -1,20 +1,23 @@
 """How far a long command is: a bar on a terminal, lines where they were asked for elsewhere."""
 
+import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import repeat
-from typing import Any, Final
+from datetime import timedelta
+from typing import Final
 
 import click
 
 from tailrace.cli.output import counted, human_bytes
+from tailrace.cli.standard import columns, tell
 
 __all__ = ["Progress", "progress_option", "shown"]
 
 _LINE_EVERY_S: Final = 1.0
-_STEP_BYTES: Final = 64 << 10
+_BAR_EVERY_S: Final = 0.1
+_BAR_WIDTH: Final = 20
 
 progress_option = click.option(
     "--progress/--no-progress",
@@ -39,23 +42,55 @@ class Progress:
 
     def text(self) -> str:
         """What there is to say."""
-        elapsed = max(time.monotonic() - self._started, 0.001)
+        return ", ".join(self.parts())
+
+    def parts(self) -> list[str]:
+        """What there is to say, the most important first."""
         of_total = "" if self.total is None else f" of {human_bytes(self.total)}"
-        done = f"{human_bytes(self.bytes)}{of_total}"
-        return f"{done}, {counted(self.messages)}, {human_bytes(self.bytes / elapsed)}/s"
+        rate = f"{human_bytes(self.bytes / self.elapsed_s)}/s"
+        return [f"{human_bytes(self.bytes)}{of_total}", counted(self.messages), rate]
+
+    @property
+    def elapsed_s(self) -> float:
+        return max(time.monotonic() - self._started, 0.001)
 
 
 class _Bar(Progress):
-    """As a bar."""
+    """As a bar, on one line of a terminal, of which it is never wider."""
 
-    def __init__(self, label: str, total: int | None, bar: Any) -> None:
+    def __init__(self, label: str, total: int | None) -> None:
         super().__init__(label, total)
-        self._bar = bar
-        bar.item_show_func = lambda _: self.text()
+        self._next = 0.0
 
     def advance(self, size: int, messages: int = 1) -> None:
         super().advance(size, messages)
-        self._bar.update(size)
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _BAR_EVERY_S
+            self.tell()
+
+    def tell(self, end: str = "") -> None:
+        # The last column is left free: some terminals begin a new line there.
+        room = columns(sys.stderr) - 1
+        tell(f"\r{self.line(room)}\x1b[K", end)
+
+    def line(self, room: int) -> str:
+        """As much as there is room for."""
+        line = self.label
+        for part in (*self._bar(), self.text(), *self.parts()[:1]):
+            if len(line) + 2 + len(part) <= room and part not in line:
+                line += "  " + part
+        return line[:room]
+
+    def _bar(self) -> list[str]:
+        if not self.total:
+            return []
+        share = min(self.bytes / self.total, 1.0)
+        left_s = self.elapsed_s * (1 - share) / share if share else 0.0
+        done = int(share * _BAR_WIDTH)
+        left = f"{timedelta(seconds=int(left_s))} left" if 0 < share < 1 else ""
+        bar = "#" * done + "-" * (_BAR_WIDTH - done)
+        return [f"{share:4.0%}", f"[{bar}]", *filter(None, [left])]
 
 
 class _Lines(Progress):
@@ -73,7 +108,7 @@ class _Lines(Progress):
             self.tell()
 
     def tell(self) -> None:
-        click.echo(f"{self.label}: {self.text()}", err=True)
+        tell(f"{self.label}: {self.text()}")
 
 
 @contextmanager
@@ -82,16 +117,13 @@ def shown(label: str, total: int | None, wanted: bool | None) -> Iterator[Progre
     terminal = sys.stderr.isatty()
     if wanted is False or (wanted is None and not terminal):
         yield Progress(label, total)
-    elif terminal:
-        with click.progressbar(
-            None if total is not None else repeat(None),
-            length=total,
-            label=label,
-            file=sys.stderr,
-            update_min_steps=max(_STEP_BYTES, (total or 0) // 200),
-            width=20,
-        ) as bar:
-            yield _Bar(label, total, bar)
+        return
+    if terminal and os.environ.get("TERM", "dumb") != "dumb":
+        bar = _Bar(label, total)
+        try:
+            yield bar
+        finally:
+            bar.tell("\n")
     else:
         lines = _Lines(label, total)
         try:

@@ -1,5 +1,6 @@
 """`tailrace read`: what is there, up to the tail of now."""
 
+import sys
 from itertools import islice
 
 import click
@@ -23,7 +24,7 @@ __all__ = ["read"]
     help="Print at most this many messages (of a JSON stream).",
 )
 @click.option("--json", "wrapped", is_flag=True, help="Each on a line, with where to read on.")
-@click.option("--force", is_flag=True, help="Print binary to a terminal.")
+@click.option("--force", is_flag=True, help="Print binary and controls to a terminal as they are.")
 def read(target: Target, offset: str | None, limit: int | None, wrapped: bool, force: bool) -> None:
     """
     Print what a stream has, up to its tail of now.
@@ -36,7 +37,8 @@ def read(target: Target, offset: str | None, limit: int | None, wrapped: bool, f
         output = Output(head.content_type, force=force)
         if json_type(head.content_type):
             chunks = stream.read(split_place(start)[0])
-            for message in islice(json_messages(chunks, start, stream.url), limit):
+            most = None if limit is None else min(limit, sys.maxsize)
+            for message in islice(json_messages(chunks, start, stream.url), most):
                 output.line(message_line(message, wrapped=wrapped))
         elif limit is not None:
             raise click.UsageError(

@@ -4,9 +4,11 @@ import sys
 
 import click
 
-from tailrace.cli.connection import Server, bucket_option, make_target, server_options
-from tailrace.cli.failures import Failure, one_line
+from tailrace.cli.connection import Server, Target, bucket_option, make_target, server_options
+from tailrace.cli.failures import ExitCode, Failure, one_line, show
 from tailrace.cli.output import report
+from tailrace.cli.standard import tell
+from tailrace.cli.words import TEXT
 
 __all__ = ["confirm", "rm"]
 
@@ -18,13 +20,22 @@ def confirm(question: str, yes: bool) -> None:
     Raises:
         Failure: The answer is no.
     """
-    asks = not yes and sys.stdin.isatty()
-    if asks and not click.confirm(one_line(question), err=True):
+    if yes or not sys.stdin.isatty():
+        return
+    try:
+        agreed = click.confirm(one_line(question), err=True)
+    except click.Abort:
+        # The shell's prompt goes on a line of its own.
+        tell("")
+        raise
+    except OSError:
+        agreed = False
+    if not agreed:
         raise Failure("nothing was removed")
 
 
 @click.command()
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=TEXT)
 @bucket_option
 @server_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -32,12 +43,26 @@ def rm(paths: tuple[str, ...], bucket: str, server: Server, yes: bool) -> None:
     """
     Delete streams with all their data.
 
-    On a terminal it asks first.
+    On a terminal it asks first. If one cannot be deleted, the others still are.
     """
     targets = [make_target(server, path, bucket) for path in paths]
     names = ", ".join(target.name for target in targets)
     confirm(f"Delete {names} for good?", yes)
-    for target in targets:
-        with target.stream() as stream:
-            stream.delete()
-        report(f"{target.name}: deleted")
+    code = ExitCode.DONE
+    for at, target in enumerate(targets):
+        try:
+            with target.stream(missing="") as stream:
+                stream.delete()
+        except Failure as failure:
+            if failure.code == ExitCode.UNREACHABLE:
+                failure.message += _remaining(targets[at:])
+                raise
+            show(failure.message, failure.hint)
+            code = code or failure.code
+        else:
+            report(f"{target.name}: deleted")
+    raise click.exceptions.Exit(code)
+
+
+def _remaining(targets: list[Target]) -> str:
+    return f"; not deleted: {', '.join(target.name for target in targets)}" if targets[1:] else ""

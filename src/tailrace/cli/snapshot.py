@@ -8,7 +8,8 @@ from tailrace.cli.connection import Target, stream_argument
 from tailrace.cli.files import read_whole, write_whole
 from tailrace.cli.messages import content, json_object
 from tailrace.cli.output import Output, report
-from tailrace.client import Snapshot
+from tailrace.cli.words import HEADER_TEXT, TEXT, is_url
+from tailrace.client import Refused, Snapshot
 from tailrace.client.streams import DEFAULT_CONTENT_TYPE
 
 __all__ = ["described", "need_bucket", "snapshot"]
@@ -29,11 +30,11 @@ def snapshot() -> None:
     "-o",
     "--output",
     "file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path),
     help="Write it to this file.",
 )
 @click.option("--json", "is_json", is_flag=True, help="With its offset and its type, as an object.")
-@click.option("--force", is_flag=True, help="Print binary to a terminal.")
+@click.option("--force", is_flag=True, help="Print binary and controls to a terminal as they are.")
 def get(target: Target, file: Path | None, is_json: bool, force: bool) -> None:
     """Print the latest snapshot of a stream."""
     need_bucket(target)
@@ -54,12 +55,18 @@ def get(target: Target, file: Path | None, is_json: bool, force: bool) -> None:
 @snapshot.command()
 @stream_argument
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--offset", required=True, help="It adds up all messages before this offset.")
+@click.option(
+    "--offset",
+    required=True,
+    type=TEXT,
+    help="It adds up all messages before this offset, which was returned before.",
+)
 @click.option(
     "--type",
     "content_type",
     default=DEFAULT_CONTENT_TYPE,
     show_default=True,
+    type=HEADER_TEXT,
     metavar="TYPE",
     help="Its own content type.",
 )
@@ -72,7 +79,15 @@ def put(target: Target, file: Path, offset: str, content_type: str) -> None:
     need_bucket(target)
     data = read_whole(file)
     with target.stream() as stream:
-        stream.publish_snapshot(data, offset, content_type)
+        try:
+            stream.publish_snapshot(data, offset, content_type)
+        except Refused as error:
+            if error.code != "offset-invalid":
+                raise
+            # The server's words name -1 and now as well, which are for reading.
+            raise click.UsageError(
+                f"--offset {offset!r} is none that was returned before"
+            ) from None
     report(f"{target.name}: published at {offset}, {len(data)} bytes")
 
 
@@ -83,7 +98,7 @@ def need_bucket(target: Target) -> None:
     Raises:
         UsageError: It is not.
     """
-    if not target.bucket and not target.path.startswith(("http://", "https://")):
+    if not target.bucket and not is_url(target.path):
         raise click.UsageError("only streams in a bucket have snapshots: --bucket BUCKET")
 
 

@@ -1,5 +1,6 @@
 """`tailrace tail`: the end of a stream, and what comes after it."""
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -31,7 +32,7 @@ _COUNT: Final = 10
 )
 @offset_option
 @click.option("--json", "wrapped", is_flag=True, help="Each on a line, with where to read on.")
-@click.option("--force", is_flag=True, help="Print binary to a terminal.")
+@click.option("--force", is_flag=True, help="Print binary and controls to a terminal as they are.")
 def tail(
     target: Target,
     follow: bool,
@@ -61,7 +62,7 @@ def tail(
         else:
             place = printer.last(stream.read(split_place(start)[0]), start, count)
     if follow and not printer.closed:
-        with target.stream(Patience.ENDLESS) as stream:
+        with target.stream(Patience.ENDLESS, missing="") as stream:
             printer.follow(stream.tail(split_place(place)[0]), place)
     printer.output.finish()
 
@@ -85,7 +86,7 @@ class _Printer:
         if self._is_json:
             messages = json_messages(watched, start, self._name)
             # As many as are asked for are kept, and not more.
-            self._lines(messages if count is None else deque(messages, count))
+            self._lines(messages if count is None else deque(messages, min(count, sys.maxsize)))
         elif count is None:
             for chunk in watched:
                 self._write(chunk)

@@ -5,10 +5,15 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Final
 
+import click
+
 from tailrace.cli.connection import Patience, Target
+from tailrace.cli.failures import show
+from tailrace.cli.output import counted
+from tailrace.cli.standard import tell
 from tailrace.client import Appended, Head, NotFound, Producer, Stream, TailraceError
 
-__all__ = ["Writer", "find_or_create", "writing"]
+__all__ = ["Writer", "create_hint", "find_or_create", "writing"]
 
 LINGER_S: Final = 0.005
 
@@ -35,6 +40,10 @@ class Writer:
     def stored(self) -> int:
         """So many at least."""
         return self.count - len(self._producer.undelivered())
+
+    @property
+    def told(self) -> str:
+        return f"{self.stored:,} of {counted(self.count)} stored"
 
     @property
     def next_offset(self) -> str | None:
@@ -77,8 +86,12 @@ def writing(
         except TailraceError as error:
             failure = target.explain(error)
             if writer.count > 1:
-                failure.message += f"; {writer.stored} of {writer.count} messages were stored"
+                failure.message += f"; {writer.told}"
             raise failure from error
+        except KeyboardInterrupt:
+            tell("")
+            show(f"interrupted; {writer.told}")
+            raise click.Abort from None
 
 
 def find_or_create(stream: Stream, content_type: str, *, create: bool) -> Head:
@@ -95,3 +108,8 @@ def find_or_create(stream: Stream, content_type: str, *, create: bool) -> Head:
             raise
     stream.create(content_type)
     return stream.head()
+
+
+def create_hint(target: Target) -> str:
+    """What to do where a JSON stream is missing."""
+    return f"add --create, or create it first: {target.spelled('create', '--json')}"

@@ -9,6 +9,7 @@ from typing import BinaryIO, Final
 __all__ = ["Connections"]
 
 IDLE_CONNECTIONS_MAX: Final = 64
+_LINE_BYTES_MAX: Final = 1 << 16
 IDLE_S_MAX: Final = 15.0
 """Longer, and something on the way may have forgotten it without a word."""
 
@@ -73,6 +74,15 @@ class _Response(http.client.HTTPResponse):
         finally:
             if self.fp is not None:
                 self.fp = whole
+
+    def _read_status(self) -> tuple[int, int, str]:
+        """Beyond 100, which `http.client` knows: whatever comes before the answer itself."""
+        while True:
+            found: tuple[int, int, str] = super()._read_status()  # type: ignore[misc]
+            if not 100 < found[1] < 200:
+                return found
+            while self.fp.readline(_LINE_BYTES_MAX).strip():
+                pass
 
 
 class _WholeLines:

@@ -3,8 +3,8 @@ What chunks hold: the messages of a JSON stream, or text.
 
 A server says where a chunk ends, and not where each message in it does. To resume after a message
 in the middle of a chunk is to read the chunk's beginning again and to leave out so many of its
-messages. Such a place is written `{offset}~{count}`: streams only grow, so what follows an offset
-is always the same.
+messages. Such a place is written `{offset},{count}`, since no offset has a comma (§6): streams only
+grow, so what follows an offset is always the same.
 """
 
 import codecs
@@ -22,7 +22,7 @@ __all__ = ["json_items", "split_place", "text_chunks"]
 
 def split_place(place: str) -> tuple[str, int]:
     """The offset to read from, and how many messages after it to leave out."""
-    offset, mark, count = place.partition("~")
+    offset, mark, count = place.partition(",")
     if mark and not (count.isascii() and count.isdecimal()):
         raise ValueError(f"{place!r} is not a place in a stream")
     return offset, int(count) if mark else 0
@@ -63,7 +63,7 @@ def _array(data: bytes) -> list[Any] | None:
         # Almost twice as fast as the standard library, which takes what this does not: half a
         # surrogate pair, or a number out of range. Other servers may have such.
         values = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):
         try:
             values = json.loads(data)
         except (ValueError, RecursionError):

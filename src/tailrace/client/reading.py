@@ -40,6 +40,10 @@ BEGINNING: Final = "-1"
 _CATCH_UP: Final = "catch-up"
 _SSE: Final = "sse"
 _LONG_POLL: Final = "long-poll"
+SSE_FAILURES_MAX: Final = 3
+"""After so many in a row, if it never worked, it is tried by long-polls,"""
+POLLS_BEFORE_SSE: Final = 10
+"""and after so many of those again."""
 
 
 class ReadFlows:
@@ -130,6 +134,7 @@ class ReadFlows:
         return Items(each(self._tail(offset), text_chunks()))
 
     def _read(self, offset: str) -> Flow[None]:
+        _check_offset(offset)
         call = yield from self._call("GET", {"offset": offset})
         while True:
             answer, chunk = yield from self._read_once(call, offset)
@@ -151,11 +156,13 @@ class ReadFlows:
 
     def _tail(self, offset: str) -> Flow[None]:
         """Catch up by plain reads, then follow; begin again where it stopped, whatever happened."""
+        _check_offset(offset)
         retry = self._options.retry
         place = _Place(offset)
         failures = 0
         while not place.closed:
             before = place.offset
+            place.was_heard = False
             headers: Mapping[str, str] = {}
             try:
                 answer = yield from self._ask(place)
@@ -165,14 +172,21 @@ class ReadFlows:
                     if failures >= retry.attempts_max:
                         raise (yield from refused(answer))
                 else:
+                    was_live = place.mode != _CATCH_UP
                     yield from self._take(answer, place)
-                    failures = 0
+                    # Nothing came: a server that lets nobody wait must not be asked without end.
+                    failures = int(was_live and place.offset == before)
             except Unreachable:
-                # A reader that came further did not fail: its connection was recycled roughly.
-                failures = 1 if place.offset != before else failures + 1
+                # A reader that came further, or heard the server say that there is nothing, did
+                # not fail: its connection was recycled roughly.
+                is_new = place.offset != before or place.was_heard
+                failures = 1 if is_new else failures + 1
                 if failures >= retry.attempts_max:
                     raise
-            if failures:
+            if place.mode == _SSE and not place.has_streamed and failures >= SSE_FAILURES_MAX:
+                # Something on the way may not let events through.
+                place.mode, place.polls_left = _LONG_POLL, POLLS_BEFORE_SSE
+            if failures and not place.closed:
                 yield Wait(retry.pause_s(failures, headers))
 
     def _ask(self, place: "_Place") -> Flow[Answer]:
@@ -197,7 +211,7 @@ class ReadFlows:
     def _take(self, answer: Answer, place: "_Place") -> Flow[None]:
         """Hand out what an answer has, and note how far it got."""
         if place.mode == _SSE:
-            is_sse = answer.headers.get("content-type", "").startswith("text/event-stream")
+            is_sse = answer.headers.get("content-type", "").lower().startswith("text/event-stream")
             if answer.status == 200 and is_sse:
                 yield from self._follow(answer, place)
                 return
@@ -215,7 +229,12 @@ class ReadFlows:
                 place.mode = _SSE
             elif chunk.next_offset == place.offset:
                 raise AnswerInvalid(self.url, f"the read does not get past {place.offset}")
-        place.is_json = is_json(answer.headers.get("content-type", ""))
+        if place.mode == _LONG_POLL and place.polls_left:
+            place.polls_left -= 1
+            if not place.polls_left:
+                place.mode = _SSE
+        if "content-type" in answer.headers:
+            place.is_json = is_json(answer.headers["content-type"])
         place.cursor = answer.headers.get("stream-cursor", place.cursor)
         place.pass_by(chunk)
         if place.mode == _CATCH_UP:
@@ -233,9 +252,9 @@ class ReadFlows:
         while piece := (yield Piece()):
             for event in parser.feed(piece):
                 if event.name == "data":
-                    pending.append(base64.b64decode(event.data) if binary else event.data)
+                    pending.append(self._decoded(event.data) if binary else event.data)
                 elif event.name == "control":
-                    seen = True
+                    seen = place.was_heard = place.has_streamed = True
                     control = _control(answer, event.data)
                     if control.get("streamDeleted"):
                         raise NotFound(404, self.url, None, "the stream was deleted")
@@ -253,6 +272,12 @@ class ReadFlows:
         if not seen:
             # Not recycled, but broken: to come back at once would be to do so for ever.
             raise Unreachable(self.url, "the event stream ended before its first event")
+
+    def _decoded(self, data: bytes) -> bytes:
+        try:
+            return base64.b64decode(data)
+        except ValueError:
+            raise AnswerInvalid(self.url, "a data event that is not in base64") from None
 
     def _call(
         self,
@@ -275,6 +300,12 @@ class _Place:
     cursor: str | None = None
     closed: bool = False
     is_json: bool = False
+    was_heard: bool = False
+    """The server has said over SSE where we are: by this answer,"""
+    has_streamed: bool = False
+    """or by one before."""
+    polls_left: int = 0
+    """So many until SSE is tried again; 0 if it was refused."""
     ahead: Call | None = None
     """What was asked for already."""
 
@@ -282,6 +313,13 @@ class _Place:
         """A chunk is about to be handed out: from then on it is behind us."""
         self.offset = chunk.next_offset
         self.closed = chunk.closed
+
+
+def _check_offset(offset: str) -> None:
+    if "," in offset:
+        raise ValueError(
+            f"{offset!r} is a place between messages of JSON, for read_json and tail_json"
+        )
 
 
 def _has_content(chunk: Chunk, are_json: bool) -> bool:

@@ -35,7 +35,7 @@ class RecoveryFlows(SnapshotFlows):
             NotFound: There is no such stream.
             OffsetGone: It is gone, and there is no snapshot instead.
         """
-        return Items(self._recover(offset, live, lambda _, __: _each_chunk))
+        return Items(self._recover(offset, 0, live, lambda _, __: _each_chunk))
 
     def read_json_or_bootstrap(
         self, offset: str = BEGINNING, *, live: bool = False
@@ -46,10 +46,10 @@ class RecoveryFlows(SnapshotFlows):
         Raises:
             As `read_or_bootstrap` does; AnswerInvalid if it is no JSON stream.
         """
-        return Items(self._recover(offset, live, partial(json_items, self.url)))
+        start, skipped = split_place(offset)
+        return Items(self._recover(start, skipped, live, partial(json_items, self.url)))
 
-    def _recover(self, place: str, live: bool, decode: _Decode) -> Flow[None]:
-        offset, skipped = split_place(place)
+    def _recover(self, offset: str, skipped: int, live: bool, decode: _Decode) -> Flow[None]:
         met: str | None = None
         while True:
             flow = self._tail(offset) if live else self._read(offset)

@@ -8,7 +8,15 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from tailrace.client.flow import Call, Flow, Retry, Value
 
-__all__ = ["Options", "Text", "bucket_url", "make_call", "server_url", "stream_url"]
+__all__ = [
+    "Options",
+    "Text",
+    "bucket_url",
+    "is_header_text",
+    "make_call",
+    "server_url",
+    "stream_url",
+]
 
 Text: TypeAlias = str | Callable[[], Any]
 """A header or a parameter: a text, or something to call for it before each request."""
@@ -39,6 +47,9 @@ def server_url(url: str) -> str:
         is_good = False
     if not is_good:
         raise ValueError(f"{url!r} is no URL such as http://127.0.0.1:4437")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        # Not shown: it may hold a password.
+        raise ValueError("a URL with a user, a query or a fragment; use headers and params")
     return url.rstrip("/")
 
 
@@ -52,6 +63,11 @@ def stream_url(server: str, path: str) -> str:
 def bucket_url(server: str, bucket_id: str) -> str:
     """Where a bucket of a server is."""
     return f"{server}/{quote(bucket_id, safe='')}"
+
+
+def is_header_text(value: str) -> bool:
+    """Whether every library sends it, and in the same way."""
+    return value.isascii() and value.isprintable() and value == value.strip() and value != ""
 
 
 def make_call(
@@ -68,10 +84,10 @@ def make_call(
     query = {**(yield from _texts(options.params)), **(params or {})}
     sent = {**(yield from _texts(options.headers)), **(headers or {})}
     for name, value in sent.items():
-        if "\n" in value or "\r" in value:
-            raise ValueError(f"the header {name} must be one line")
-    mark = "&" if "?" in url else "?"
-    target = f"{url}{mark}{urlencode(query)}" if query else url
+        # The two shells would send anything else differently.
+        if value and not is_header_text(value):
+            raise ValueError(f"the header {name} must be printable ASCII")
+    target = f"{url}?{urlencode(query)}" if query else url
     remake = partial(make_call, options, method, url, params, headers, body=body, safe=safe)
     return Call(method, target, sent, body, safe, remake=remake)
 

@@ -15,6 +15,7 @@ from tailrace.client.encoding import as_bytes, encode_json
 from tailrace.client.flow import Body, Flow, expect, expect_gone
 from tailrace.client.producing import Plan, ProducerSetup
 from tailrace.client.recovery import RecoveryFlows
+from tailrace.client.requests import is_header_text
 from tailrace.client.values import Appended, Created, Head, ProducerClaim
 
 __all__ = ["StreamFlows"]
@@ -136,8 +137,10 @@ class StreamFlows(RecoveryFlows):
         Raises:
             ValueError: A limit, the epoch or the id is none.
         """
-        if producer_id == "" or not 0 <= epoch < 2**53:
-            raise ValueError("producer_id must not be empty, and epoch must be 0 to 2**53 - 1")
+        if producer_id is not None and not is_header_text(producer_id):
+            raise ValueError("producer_id must be printable ASCII, and not empty")
+        if not 0 <= epoch < 2**53:
+            raise ValueError("epoch must be 0 to 2**53 - 1")
         limits = Limits(
             batch_bytes_max,
             batch_count_max,

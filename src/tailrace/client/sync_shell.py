@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from tailrace.client.connections import Connections
-from tailrace.client.errors import Unreachable
+from tailrace.client.errors import AnswerInvalid, Unreachable
 from tailrace.client.flow import (
     Ahead,
     Answer,
@@ -69,6 +69,10 @@ class _Exchange:
             raise Unreachable(call.url, _reason(error)) from error
         self._connection, self._response = connection, response
         headers = {name.lower(): value for name, value in response.getheaders()}
+        if headers.get("content-encoding", "identity") != "identity":
+            # Nobody asked for it.
+            self.close()
+            raise AnswerInvalid(call.url, "the answer is compressed, though that was not asked for")
         return Answer(response.status, headers, call.url)
 
     def _begin(self, call: Call) -> http.client.HTTPConnection:

@@ -100,7 +100,7 @@ class Item(msgspec.Struct, frozen=True):
     @property
     def next_offset(self) -> str:
         """Where to resume after it."""
-        return f"{self.start}~{self.count}" if self.count else self.start
+        return f"{self.start},{self.count}" if self.count else self.start
 
 
 @dataclass(frozen=True, slots=True)

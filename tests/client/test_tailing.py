@@ -1,0 +1,203 @@
+"""Tails by hand: answers and events as servers and proxies make them, and what becomes of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tailrace.client.errors import AnswerInvalid, ServerFailed, TailraceError, Unreachable
+from tailrace.client.flow import Ahead, Answer, Body, Flow, Give, Piece, Retry, Send, Wait
+from tailrace.client.requests import Options
+from tailrace.client.streams import StreamFlows
+
+URL = "http://server/v1/stream/s"
+RETRY = Retry(attempts_max=8, first_s=1.0, longest_s=1.0, jitter=lambda: 1.0)
+TEXT = "text/plain"
+EVENTS = "text/event-stream"
+
+
+def caught_up(body: bytes = b"", offset: str = "5", kind: str = TEXT) -> tuple[Answer, list[Any]]:
+    headers = {
+        "content-type": kind,
+        "stream-next-offset": offset,
+        "stream-up-to-date": "true",
+        "stream-cursor": "c1",
+    }
+    return Answer(200, headers, URL), [body]
+
+
+def events(*pieces: bytes | Unreachable, kind: str = EVENTS) -> tuple[Answer, list[Any]]:
+    return Answer(200, {"content-type": kind}, URL), [*pieces, b""]
+
+
+def control(offset: str, more: str = "") -> bytes:
+    return b'event: control\ndata: {"streamNextOffset":"%b"%b}\n\n' % (
+        offset.encode(),
+        more.encode(),
+    )
+
+
+CUT = Unreachable(URL, "cut")
+
+
+class Played:
+    """A tail, and what it asked for and gave."""
+
+    def __init__(self, flow: Flow[None], answers: Iterator[Any], stop: int = 200) -> None:
+        self.sent: list[str] = []
+        self.given: list[Any] = []
+        self.waits: list[float] = []
+        self.error: Exception | None = None
+        pieces: list[Any] = []
+        outcome: Any = None
+        try:
+            for _ in range(stop):
+                effect = (
+                    flow.throw(outcome) if isinstance(outcome, Exception) else flow.send(outcome)
+                )
+                outcome = None
+                if isinstance(effect, Send):
+                    self.sent.append(effect.call.url.partition("?")[2])
+                    found = next(answers)
+                    if isinstance(found, Exception):
+                        outcome = found
+                    else:
+                        outcome, pieces = found[0], list(found[1])
+                elif isinstance(effect, Body | Piece):
+                    outcome = pieces.pop(0) if pieces else b""
+                elif isinstance(effect, Give):
+                    self.given += effect.items
+                elif isinstance(effect, Wait):
+                    self.waits.append(effect.seconds)
+                else:
+                    assert isinstance(effect, Ahead)
+        except StopIteration:
+            self.ended = True
+        except TailraceError as error:
+            self.error = error
+        else:
+            self.ended = False
+
+
+def tail(*answers: Any, json: bool = False, stop: int = 200) -> Played:
+    flows = StreamFlows(URL, Options(retry=RETRY))
+    items = flows.tail_json() if json else flows.tail()
+    return Played(items.flow, itertools.chain(answers, itertools.repeat(CUT)), stop)
+
+
+CLOSED = ',"streamClosed":true'
+
+
+def test_data_counts_when_its_control_event_is_there() -> None:
+    """Cut between the two: it comes again, and is handed out once."""
+    played = tail(
+        caught_up(),
+        events(b"event: data\ndata: half\n\n", CUT),
+        events(b"event: data\ndata: whole\n\n" + control("9", CLOSED)),
+    )
+    assert [chunk.data for chunk in played.given] == [b"whole"]
+    assert [query for query in played.sent if "offset=5" in query] == played.sent[1:]
+
+
+def test_data_at_the_end_of_a_connection_does_not_count_either() -> None:
+    played = tail(
+        caught_up(),
+        events(control("5"), b"event: data\ndata: half\n\n"),
+        events(b"event: data\ndata: whole\n\n" + control("9", CLOSED)),
+    )
+    assert [chunk.data for chunk in played.given] == [b"whole"]
+
+
+def test_the_cursor_is_echoed() -> None:
+    """§8.1: as the server gave it last, by a header or a control event."""
+    played = tail(
+        caught_up(),
+        events(control("5", ',"streamCursor":"c2"')),
+        events(control("9", CLOSED)),
+    )
+    assert played.sent == [
+        "offset=-1",
+        "offset=5&live=sse&cursor=c1",
+        "offset=5&live=sse&cursor=c2",
+    ]
+
+
+def test_a_quiet_stream_may_be_cut_off_again_and_again() -> None:
+    """The server was heard each time: that is no failure, however often it happens."""
+    cut_after_control = [events(control("5"), CUT) for _ in range(50)]
+    played = tail(caught_up(), *cut_after_control, events(control("9", CLOSED)), stop=1000)
+    assert played.error is None
+    assert played.ended
+    assert len(played.waits) == 50
+
+
+@pytest.mark.parametrize("failure", [CUT, (Answer(504, {}, URL), [b""])], ids=["cut", "504"])
+def test_where_events_do_not_get_through_it_polls(failure: Any) -> None:
+    closed = Answer(200, {"stream-next-offset": "6", "stream-closed": "true"}, URL), [b"!"]
+    played = tail(caught_up(), failure, failure, failure, closed)
+    assert [query.partition("live=")[2].partition("&")[0] for query in played.sent] == [
+        "",
+        "sse",
+        "sse",
+        "sse",
+        "long-poll",
+    ]
+    assert [chunk.data for chunk in played.given] == [b"!"]
+
+
+def test_and_then_tries_events_again() -> None:
+    """They may have failed by chance."""
+    nothing = Answer(204, {"stream-next-offset": "5", "stream-up-to-date": "true"}, URL), [b""]
+    answers = [caught_up(), CUT, CUT, CUT, *[nothing] * 10, events(control("9", CLOSED))]
+    played = tail(*answers)
+    assert played.ended
+    assert "live=sse" in played.sent[-1]
+
+
+def test_failures_do_not_go_on_for_ever() -> None:
+    played = tail(caught_up(), *[(Answer(503, {}, URL), [b""])] * 20)
+    assert isinstance(played.error, ServerFailed)
+    assert len(played.sent) == 1 + RETRY.attempts_max
+
+
+def test_who_lets_nobody_wait_is_not_asked_without_end() -> None:
+    """A server, or a cache, that answers live reads at once, with nothing: with pauses."""
+    played = tail(*[caught_up()] * 100, stop=150)
+    assert len(played.waits) >= len(played.sent) - 3
+
+
+def test_a_content_type_is_the_same_in_capitals() -> None:
+    played = tail(caught_up(), events(control("9", CLOSED), kind="Text/Event-Stream; charset=x"))
+    assert played.ended
+    assert len(played.sent) == 2
+
+
+def test_what_is_not_in_base64_is_an_error_of_ours() -> None:
+    answer = Answer(200, {"content-type": EVENTS, "stream-sse-data-encoding": "base64"}, URL)
+    played = tail(caught_up(), (answer, [b"event: data\ndata: abcde\n\n" + control("9")]))
+    assert isinstance(played.error, AnswerInvalid)
+
+
+def test_places_hold_where_chunks_are_cut_otherwise() -> None:
+    """Resumed in the middle of what came together, from a server that now sends it in three."""
+    headers = {"content-type": "application/json", "stream-next-offset": "a"}
+    chunks = [
+        (Answer(200, headers, URL), [b"[1,2]"]),
+        (Answer(200, {**headers, "stream-next-offset": "b"}, URL), [b"[3]"]),
+        caught_up(b"[4,5]", "c", "application/json"),
+    ]
+    flows = StreamFlows(URL, Options(retry=RETRY))
+    played = Played(flows.read_json("0,3").flow, iter(chunks))
+    assert [(item.value, item.next_offset) for item in played.given] == [(4, "b,1"), (5, "c")]
+
+
+@pytest.mark.parametrize(
+    "operation", ["read", "tail", "read_text", "tail_text", "read_or_bootstrap"]
+)
+def test_a_place_between_messages_is_none_between_bytes(operation: str) -> None:
+    flow = getattr(StreamFlows(URL, Options()), operation)("5,3").flow
+    with pytest.raises(ValueError, match="read_json"):
+        next(flow)
