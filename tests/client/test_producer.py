@@ -28,6 +28,7 @@ from tailrace.client import (
 )
 from tests.client.conftest import connected
 from tests.support.server import ServerProcess
+from tests.support.together import wait_until
 
 JSON = "application/json"
 BINARY = "application/octet-stream"
@@ -436,3 +437,94 @@ def test_a_callback_that_fails_does_not_keep_others_waiting(server: ServerProces
 
 def _fail(error: Exception) -> None:
     raise TailraceError("of the callback")
+
+
+@pytest.mark.parametrize("operation", ["close", "flush"])
+def test_a_callback_that_would_wait_for_itself_is_told_so(
+    server: ServerProcess, operation: str
+) -> None:
+    """It runs in the producer's thread: nothing hangs, there or elsewhere."""
+    told: list[BaseException] = []
+
+    def on_error(_: Exception) -> None:
+        try:
+            getattr(producer, operation)()
+        except RuntimeError as error:
+            told.append(error)
+
+    with Client(f"http://127.0.0.1:{server.port}") as client:
+        producer = client.stream("client/nowhere").producer(linger_s=0, on_error=on_error)
+        producer.append_json(1)
+        with pytest.raises(NotFound):
+            producer.flush()
+        wait_until(lambda: bool(told))
+        with pytest.raises(NotFound):
+            producer.close()
+
+
+def test_a_future_s_callback_may_append(server: ServerProcess) -> None:
+    with Client(f"http://127.0.0.1:{server.port}") as client:
+        stream = client.stream("client/callback")
+        stream.create(JSON)
+        with stream.producer(linger_s=0) as producer:
+            again: list[Any] = []
+            first = producer.append_json(1)
+            first.add_done_callback(lambda _: again.append(producer.append_json(2)))
+            wait_until(lambda: bool(again))
+        assert values(stream) == [1, 2]
+
+
+def test_a_child_has_nothing_to_finish(server: ServerProcess) -> None:
+    url = f"http://127.0.0.1:{server.port}"
+    program = f"""
+import os
+from tailrace import Client
+stream = Client({url!r}).stream("client/forked")
+stream.create("application/json")
+stream.producer(linger_s=1).append_json("once")
+child = os.fork()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    with Client(url) as client:
+        assert values(client.stream("client/forked")) == ["once"]
+
+
+def test_an_append_that_was_cancelled_was_not_taken(server: ServerProcess) -> None:
+    async def main() -> None:
+        async with AsyncClient(f"http://127.0.0.1:{server.port}") as client:
+            stream = client.stream("client/cancelled-append")
+            await stream.create(JSON)
+            async with stream.producer(linger_s=60, batch_count_max=1) as producer:
+                for number in range(50):
+                    task = asyncio.create_task(producer.append_json(number))
+                    await asyncio.sleep(0)
+                    if task.cancel():
+                        with pytest.raises(asyncio.CancelledError):
+                            await task
+                        await producer.append_json(number)
+            found = [item.value async for item in stream.read_json()]
+            assert found == list(range(50))
+
+    asyncio.run(main())
+
+
+def test_tails_do_not_keep_appends_from_running(server: ServerProcess) -> None:
+    """More of them than a pool of connections would hold."""
+
+    async def follow(stream: Any) -> None:
+        async for _ in stream.tail():
+            pass
+
+    async def main() -> None:
+        async with AsyncClient(f"http://127.0.0.1:{server.port}") as client:
+            stream = client.stream("client/many-tails")
+            await stream.create(JSON)
+            async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+                for _ in range(120):
+                    group.create_task(follow(stream))
+                await stream.append_json(1)
+                await stream.close()
+
+    asyncio.run(main())

@@ -114,6 +114,7 @@ class AsyncProducer(AsyncHandle[ProducerFlows]):
         self._batching = batching
         self._tasks = _Tasks(shell, flows)
         self._is_json = flows.is_json
+        self._gives_way = False
         flows.monitor = self._tasks
 
     @property
@@ -141,6 +142,11 @@ class AsyncProducer(AsyncHandle[ProducerFlows]):
 
     async def _add(self, data: bytes) -> Delivery:
         batching = self._batching
+        if self._gives_way:
+            # A loop of appends that never has to wait would keep the slots from running. Before the
+            # message is taken, and not after: who is cancelled here has not appended it.
+            self._gives_way = False
+            await asyncio.sleep(0)
         if batching.failure is None and not batching.has_room(len(data)):
             await self._wait_for_room(len(data))
         delivery, wakes = batching.add(data)
@@ -148,8 +154,7 @@ class AsyncProducer(AsyncHandle[ProducerFlows]):
             if batching.reserve_slot():
                 self._tasks.start_slot()
             self._tasks.wake()
-            # A loop of appends that never has to wait would keep the slots from running.
-            await asyncio.sleep(0)
+            self._gives_way = True
         return delivery  # type: ignore[no-any-return]
 
     async def append_json(self, value: object) -> Delivery:

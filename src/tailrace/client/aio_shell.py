@@ -34,7 +34,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 F_co = TypeVar("F_co", covariant=True)
 
-CONNECTIONS_MAX: Final = 256
 LARGE_BYTES: Final = 1 << 20
 PIECE_BYTES: Final = 64 << 10
 
@@ -167,7 +166,8 @@ class AsyncShell:
         if self._is_closed:
             raise RuntimeError("this AsyncClient is closed")
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX)
+            # Each tail holds one: with a limit, those would keep everything else from running.
+            connector = aiohttp.TCPConnector(limit=0)
             # As the blocking shell: to decompress costs more than it saves on a fast network.
             plain = {"accept-encoding": "identity"}
             self._session = aiohttp.ClientSession(connector=connector, headers=plain)

@@ -136,6 +136,9 @@ class ProducerFlows:
 
     def _delivered(self, index: int) -> Flow[None]:
         self.monitor.change(partial(self._hurry, 1))
+        if self.monitor.change(self._batching.reserve_slot):
+            # Who was interrupted between appending and starting one left none.
+            self.monitor.start_slot()
         try:
             yield from self._wait(partial(self._is_settled, index), lambda: None)
         finally:
@@ -288,11 +291,9 @@ class ProducerFlows:
                 batch.delivery.set_result(STORED_BEFORE)
             else:
                 batch.delivery.set_exception(error)
-        try:
-            if self._plan.on_error is not None:
-                self._plan.on_error(error)
-        finally:
-            self.monitor.change(self._tell)
+        self.monitor.change(self._tell)
+        if self._plan.on_error is not None:
+            self._plan.on_error(error)
         if self._is_abandoned:
             self.abandon()
 

@@ -2,6 +2,7 @@
 
 import atexit
 import logging
+import os
 import threading
 import time
 import weakref
@@ -16,7 +17,7 @@ from tailrace.client.encoding import as_bytes, check_message, encode_json
 from tailrace.client.producing import ProducerFlows, ProducerSetup
 from tailrace.client.requests import Options
 from tailrace.client.streams import StreamFlows
-from tailrace.client.sync_shell import Handle, Shell, runs
+from tailrace.client.sync_shell import Handle, Shell
 from tailrace.client.values import Appended
 
 __all__ = ["Producer", "produces"]
@@ -38,6 +39,7 @@ class _Threads:
         self._batching = batching
         self.mutex = threading.RLock()
         self.lock = threading.Condition(self.mutex)
+        self._here = threading.local()
 
     def change(self, action: Callable[[], T]) -> T:
         with self.lock:
@@ -52,13 +54,30 @@ class _Threads:
             return found
 
     def start_slot(self) -> None:
-        run, slot = self._shell.run, self._flows.slot()
-        thread = threading.Thread(target=run, args=(slot,), name="tailrace-producer", daemon=True)
+        thread = threading.Thread(target=self._run_slot, name="tailrace-producer", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
             if not self.change(self._without_slot):
                 self._flows.fail(error)
+        except BaseException:
+            # Ctrl-C: another one is started by whoever waits next.
+            self.change(self._without_slot)
+            raise
+
+    def _run_slot(self) -> None:
+        self._here.is_slot = True
+        self._shell.run(self._flows.slot())
+
+    def check_may_wait(self) -> None:
+        """
+        See whether the caller is one of our own threads.
+
+        Raises:
+            RuntimeError: It is: it would wait for itself.
+        """
+        if getattr(self._here, "is_slot", False):
+            raise RuntimeError("a callback runs in the producer's thread, and must not wait for it")
 
     def _without_slot(self) -> int:
         self._batching.slots -= 1
@@ -135,8 +154,28 @@ class Producer(Handle[ProducerFlows]):
             raise TypeError("append_json is for producers whose content_type is JSON")
         return self._add(encode_json(value))
 
-    flush = runs(ProducerFlows.flush)
-    close_stream = runs(ProducerFlows.close_stream)
+    def flush(self) -> None:
+        """
+        Wait until everything that was appended is stored.
+
+        Raises:
+            TailraceError: It cannot be: whatever ended the producer.
+            RuntimeError: This is a callback, in the producer's own thread.
+        """
+        self._threads.check_may_wait()
+        self._shell.run(self._flows.flush())
+
+    def close_stream(self) -> None:
+        """
+        Close the stream after all that was appended, in one step with the last of it.
+
+        Exactly once as all else: a retry finds it closed by itself.
+
+        Raises:
+            As `flush` does.
+        """
+        self._threads.check_may_wait()
+        self._shell.run(self._flows.close_stream())
 
     def undelivered(self) -> list[bytes]:
         """What is not acknowledged, in order; after an error, some of it may be stored anyway."""
@@ -151,10 +190,12 @@ class Producer(Handle[ProducerFlows]):
             TailraceError: It cannot be: whatever ended the producer. Once; later calls do nothing.
         """
         if not self._is_closed:
+            self._threads.check_may_wait()
             self._is_closed = True
             self._shell.run(self._flows.close())
 
     def _wait_for_room(self, size: int) -> None:
+        self._threads.check_may_wait()
         batching = self._batching
         batching.hurry += 1
         try:
@@ -210,6 +251,10 @@ def _future() -> "Future[Appended]":
     # Several messages share it: none of their callers can cancel it.
     future.set_running_or_notify_cancel()
     return future
+
+
+# Their threads are not in a child: it has nothing to finish, and would wait for ever.
+os.register_at_fork(after_in_child=_at_work.clear)
 
 
 @atexit.register
