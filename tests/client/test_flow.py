@@ -164,7 +164,11 @@ class TestTail:
         result, effects = play(flow, here, answer(406), closed)
         assert result is None
         asked = [effect.call.url for effect in effects if isinstance(effect, Send)]
-        assert [url.partition("&")[2] for url in asked] == ["", "live=sse", "live=long-poll"]
+        assert [url.partition("?")[2].partition("&")[0] for url in asked] == [
+            "offset=-1",
+            "live=sse",
+            "live=long-poll",
+        ]
 
 
 class TestDelete:

@@ -32,6 +32,7 @@ from tailrace.client.errors import (
 from tailrace.client.flow import Answer, Body, Call, Flow, Retry, Send, Value, Wait
 from tailrace.client.producing import Plan, ProducerFlows
 from tailrace.client.requests import Options
+from tailrace.client.values import Appended
 from tailrace.protocol.errors import ProducerEpochStart
 from tailrace.protocol.errors import ProducerFenced as Fenced
 from tailrace.protocol.errors import ProducerGap as Gap
@@ -568,6 +569,39 @@ class TestSettling:
         assert not batching.settle(one)
         assert batching.fail(NotFound(404, URL)) == []
 
+    @pytest.mark.parametrize("fails_first", [True, False])
+    def test_slots_that_meet_do_not_both_tell(self, fails_first: bool) -> None:
+        """One has an answer for its batch while another ends the producer."""
+        world = World(first, limits=Limits(batch_count_max=1))
+        world.append("a")
+        batch = world.batching.take()
+        assert batch is not None
+        done, error = Appended("1", False), NotFound(404, URL)
+        if fails_first:
+            world.flows.fail(error)
+            world.flows._acknowledge(batch, done)
+            assert batch.delivery.exception() is error
+        else:
+            assert world.batching.settle(batch)
+            world.flows.fail(error)
+            assert not batch.delivery.done()
+        assert world.errors == [error]
+
+    def test_what_is_known_to_be_stored_does_not_fail(self) -> None:
+        world = World(first, limits=Limits(batch_count_max=1))
+        world.append("0")
+        started = world.batching.take()
+        assert started is not None
+        world.flows._acknowledge(started, Appended("1", False))
+        world.append("1")
+        world.append("2")
+        one, other = world.batching.take(), world.batching.take()
+        assert one is not None and other is not None
+        world.flows._acknowledge(other, Appended("3", False))
+        world.flows.fail(NotFound(404, URL))
+        assert one.delivery.result().duplicate
+        assert world.batching.undelivered() == []
+
     def test_what_a_later_one_proves_is_stored(self) -> None:
         """The server has no gaps: the answer to the second tells of the first."""
         batching, (one, other) = self.two()
@@ -591,6 +625,7 @@ class TestEncoding:
             {"a": [float("inf")]},
             {"a": None, "b": -float("inf")},
             [date(2026, 1, 2), float("nan")],
+            {date(2026, 1, 2): float("nan")},
         ],
     )
     def test_no_number_is_no_json(self, value: Any) -> None:

@@ -303,18 +303,22 @@ def test_text_and_what_may_change_are_sent_as_they_are_now(stream: Any) -> None:
 
 
 def test_half_a_character_is_no_place_to_resume(stream: Any) -> None:
-    """What ends inside one is held back until the rest has come."""
+    """Who goes on there sees some text again, but none in pieces, and nothing is missed."""
     stream.create(TEXT)
+    first = stream.append(b"x", TEXT).next_offset
     stream.append("aé".encode()[:2], TEXT)
-    assert list(stream.read_text()) == []
-    stream.append("é!".encode()[1:], TEXT)
-    stream.append(b"?", TEXT)
-    stream.close()
-    chunks = list(stream.read_text())
-    assert "".join(chunk.text for chunk in chunks) == "aé!?"
-    for at, chunk in enumerate(chunks):
-        rest = "".join(found.text for found in stream.tail_text(chunk.next_offset))
-        assert rest == "".join(found.text for found in chunks[at + 1 :])
+    (chunk,) = stream.read_text(first)
+    assert (chunk.text, chunk.next_offset) == ("a", first)
+    stream.append("é!".encode()[1:], TEXT, close=True)
+    assert "".join(found.text for found in stream.read_text(chunk.next_offset)) == "aé!"
+    assert "".join(found.text for found in stream.tail_text()) == "xaé!"
+
+
+def test_append_json_of_nothing_closes_or_is_an_error(stream: Any) -> None:
+    stream.create(JSON)
+    with pytest.raises(ValueError, match="nothing"):
+        stream.append_json()
+    assert stream.append_json(close=True).closed
 
 
 def test_a_reader_of_an_empty_json_stream_gets_nothing(stream: Any) -> None:

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from tailrace.client.errors import AnswerInvalid, ServerFailed, TailraceError, Unreachable
+from tailrace.client.errors import (
+    AnswerInvalid,
+    OffsetGone,
+    ServerFailed,
+    TailraceError,
+    Unreachable,
+)
 from tailrace.client.flow import Ahead, Answer, Body, Flow, Give, Piece, Retry, Send, Wait
 from tailrace.client.requests import Options
 from tailrace.client.streams import StreamFlows
@@ -120,8 +126,8 @@ def test_the_cursor_is_echoed() -> None:
     )
     assert played.sent == [
         "offset=-1",
-        "offset=5&live=sse&cursor=c1",
-        "offset=5&live=sse&cursor=c2",
+        "cursor=c1&live=sse&offset=5",
+        "cursor=c2&live=sse&offset=5",
     ]
 
 
@@ -201,3 +207,37 @@ def test_a_place_between_messages_is_none_between_bytes(operation: str) -> None:
     flow = getattr(StreamFlows(URL, Options()), operation)("5,3").flow
     with pytest.raises(ValueError, match="read_json"):
         next(flow)
+
+
+def test_now_is_settled_before_messages_are_counted() -> None:
+    """A place after `now` would be another one tomorrow."""
+    kind = "application/json"
+    answers = [
+        caught_up(b"[]", "7", kind),
+        caught_up(b"[]", "7", kind),
+        events(b"event: data\ndata: [1,2]\n\n" + control("9", CLOSED)),
+    ]
+    flows = StreamFlows(URL, Options(retry=RETRY))
+    played = Played(flows.tail_json("now").flow, iter(answers))
+    assert [item.next_offset for item in played.given] == ["7,1", "9"]
+
+
+def test_a_snapshot_that_does_not_help_is_met_once() -> None:
+    """A server that does not retain what follows its own snapshot."""
+    gone = Answer(410, {}, URL), [b""]
+    moved = Answer(307, {"location": "/s/snapshot/5"}, URL), [b""]
+    headers = {"content-type": TEXT, "stream-snapshot-offset": "5"}
+    snapshot = Answer(200, headers, URL), [b"state"]
+    flows = StreamFlows(URL, Options(retry=RETRY))
+    played = Played(
+        flows.read_or_bootstrap().flow, iter([gone, moved, snapshot, gone, moved, snapshot])
+    )
+    assert isinstance(played.error, OffsetGone)
+    assert [found.data for found in played.given] == [b"state"]
+
+
+def test_empty_arrays_are_joined_to_json_whatever_their_form() -> None:
+    data = b"event: data\ndata: [1]\n\nevent: data\ndata: [\ndata: ]\n\n"
+    kind = "application/json"
+    played = tail(caught_up(b"[]", kind=kind), events(data + control("9", CLOSED)), json=True)
+    assert [item.value for item in played.given] == [1]

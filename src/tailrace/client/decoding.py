@@ -71,21 +71,22 @@ def _array(data: bytes) -> list[Any] | None:
     return values if isinstance(values, list) else None
 
 
-def text_chunks() -> Callable[[Chunk], Iterator[TextChunk]]:
+def text_chunks(offset: str) -> Callable[[Chunk], Iterator[TextChunk]]:
     """
-    Chunks to text. One that ends inside a character is held back until the rest of that has come:
-    the offset after it is no place to resume.
+    Chunks to text, from an offset on.
+
+    Where a chunk ends inside a character, the offset after it is no place to resume: the last one
+    that is stands in its stead. Who resumes there sees some text again, but none in pieces.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    held: list[str] = []
+    safe = offset
 
     def texts(chunk: Chunk) -> Iterator[TextChunk]:
-        held.append(decoder.decode(chunk.data, chunk.closed))
-        if decoder.getstate()[0]:
-            return
-        text = "".join(held)
-        held.clear()
+        nonlocal safe
+        text = decoder.decode(chunk.data, chunk.closed)
+        if not decoder.getstate()[0]:
+            safe = chunk.next_offset
         if text:
-            yield TextChunk(text, chunk.next_offset)
+            yield TextChunk(text, safe)
 
     return texts

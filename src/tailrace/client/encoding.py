@@ -1,7 +1,6 @@
 """JSON, as it is sent."""
 
 import json
-from contextlib import suppress
 
 import msgspec
 
@@ -9,7 +8,7 @@ __all__ = ["as_bytes", "check_message", "encode_json", "is_json"]
 
 _encode = msgspec.json.Encoder().encode
 _encode_strictly = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=msgspec.to_builtins
+    ensure_ascii=False, allow_nan=False, separators=(",", ":")
 ).encode
 _check = msgspec.json.Decoder(msgspec.Raw).decode
 _BYTES = frozenset((bytes, bytearray, memoryview))
@@ -32,8 +31,7 @@ def encode_json(value: object) -> bytes:
     if b"null" in data:
         # Perhaps a NaN, which msgspec makes null of, silently. The standard library refuses it; it
         # takes ten times as long, so it is asked only then.
-        with suppress(TypeError):
-            _encode_strictly(value)
+        _encode_strictly(msgspec.to_builtins(value, str_keys=True))
     return data
 
 

@@ -141,11 +141,11 @@ class Retry:
     def pause_s(self, attempt: int, headers: Mapping[str, str] | None = None) -> float:
         """How long to wait after a number of failures: what the server says, or ever longer."""
         asked = _retry_after_s(headers or {})
-        if asked is not None:
-            return asked
         longest = min(self.longest_s, self.first_s * 2.0 ** min(attempt - 1, 62))
+        if asked is not None:
+            longest = min(longest, self.first_s)
         # Never at once, and never all clients together.
-        return longest * (0.5 + 0.5 * self.jitter())
+        return max(asked or 0.0, longest * (0.5 + 0.5 * self.jitter()))
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:

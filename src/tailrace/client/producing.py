@@ -85,6 +85,7 @@ class ProducerFlows:
         self._is_introduced = not plan.is_named
         self._is_told = False
         self._is_abandoned = False
+        self._is_logged = False
         self.is_json = is_json(plan.content_type)
         self.monitor: Monitor
 
@@ -301,7 +302,8 @@ class ProducerFlows:
         """Nobody holds the producer any more, and nobody closed it: nobody else would say so."""
         self._is_abandoned = True
         failure = self._batching.failure
-        if failure is not None and self._plan.on_error is None:
+        if failure is not None and self._plan.on_error is None and not self._is_logged:
+            self._is_logged = True
             count = self._batching.count
             _log.error("%d messages of a producer were not stored: %s", count, failure)
 

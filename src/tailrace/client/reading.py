@@ -37,6 +37,7 @@ from tailrace.client.values import Chunk, Item, TextChunk
 __all__ = ["BEGINNING", "ReadFlows"]
 
 BEGINNING: Final = "-1"
+NOW: Final = "now"
 _CATCH_UP: Final = "catch-up"
 _SSE: Final = "sse"
 _LONG_POLL: Final = "long-poll"
@@ -87,7 +88,7 @@ class ReadFlows:
         Raises:
             As `read` does.
         """
-        return Items(each(self._read(offset), text_chunks()))
+        return Items(each(self._read(offset), text_chunks(offset)))
 
     def tail(self, offset: str = BEGINNING) -> Items[Chunk]:
         """
@@ -109,8 +110,7 @@ class ReadFlows:
         Raises:
             As `read` does; AnswerInvalid if it is no JSON stream.
         """
-        start, skipped = split_place(offset)
-        return Items(each(self._read(start), json_items(self.url, start, skipped)))
+        return Items(self._items(*split_place(offset), live=False))
 
     def tail_json(self, offset: str = BEGINNING) -> Items[Item]:
         """
@@ -119,8 +119,7 @@ class ReadFlows:
         Raises:
             As `tail` does; AnswerInvalid if it is no JSON stream.
         """
-        start, skipped = split_place(offset)
-        return Items(each(self._tail(start), json_items(self.url, start, skipped)))
+        return Items(self._items(*split_place(offset), live=True))
 
     def tail_text(self, offset: str = BEGINNING) -> Items[TextChunk]:
         """
@@ -131,7 +130,20 @@ class ReadFlows:
         Raises:
             As `tail` does.
         """
-        return Items(each(self._tail(offset), text_chunks()))
+        return Items(each(self._tail(offset), text_chunks(offset)))
+
+    def _items(self, offset: str, skipped: int, *, live: bool) -> Flow[None]:
+        offset = yield from self._settled(offset)
+        flow = self._tail(offset) if live else self._read(offset)
+        yield from each(flow, json_items(self.url, offset, skipped))
+
+    def _settled(self, offset: str) -> Flow[str]:
+        """An offset to which messages can be counted: that of the tail, if it is `now`."""
+        if offset != NOW:
+            return offset
+        call = yield from self._call("GET", {"offset": offset})
+        _, chunk = yield from self._read_once(call, offset)
+        return chunk.next_offset
 
     def _read(self, offset: str) -> Flow[None]:
         _check_offset(offset)
@@ -183,7 +195,8 @@ class ReadFlows:
                 failures = 1 if is_new else failures + 1
                 if failures >= retry.attempts_max:
                     raise
-            if place.mode == _SSE and not place.has_streamed and failures >= SSE_FAILURES_MAX:
+            enough = min(SSE_FAILURES_MAX, max(1, retry.attempts_max - 1))
+            if place.mode == _SSE and not place.has_streamed and failures >= enough:
                 # Something on the way may not let events through.
                 place.mode, place.polls_left = _LONG_POLL, POLLS_BEFORE_SSE
             if failures and not place.closed:
@@ -330,7 +343,7 @@ def _joined(pieces: list[bytes], are_json: bool) -> bytes:
     """Chunks, or data events up to a control event: not all servers have one for each (§5.8)."""
     if not are_json or len(pieces) < 2:
         return b"".join(pieces)
-    inner = (piece.strip()[1:-1] for piece in pieces)
+    inner = (piece.strip()[1:-1].strip() for piece in pieces)
     return b"[%b]" % b",".join(part for part in inner if part)
 
 

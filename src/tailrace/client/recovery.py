@@ -51,6 +51,7 @@ class RecoveryFlows(SnapshotFlows):
 
     def _recover(self, offset: str, skipped: int, live: bool, decode: _Decode) -> Flow[None]:
         met: str | None = None
+        offset = yield from self._settled(offset)
         while True:
             flow = self._tail(offset) if live else self._read(offset)
             try:

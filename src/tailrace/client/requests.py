@@ -87,7 +87,8 @@ def make_call(
         # The two shells would send anything else differently.
         if value and not is_header_text(value):
             raise ValueError(f"the header {name} must be printable ASCII")
-    target = f"{url}?{urlencode(query)}" if query else url
+    # §8.1: in one order, so that caches know them for the same.
+    target = f"{url}?{urlencode(sorted(query.items()))}" if query else url
     remake = partial(make_call, options, method, url, params, headers, body=body, safe=safe)
     return Call(method, target, sent, body, safe, remake=remake)
 

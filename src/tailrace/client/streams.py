@@ -102,7 +102,10 @@ class StreamFlows(RecoveryFlows):
         Raises:
             As `append` does.
         """
-        return (yield from self.append(encode_json(items), _JSON, close=close, claim=claim))
+        if not items and not close:
+            raise ValueError("there is nothing to append")
+        body = encode_json(items) if items else b""
+        return (yield from self.append(body, _JSON, close=close, claim=claim))
 
     def producer(
         self,

@@ -192,7 +192,10 @@ class Producer(Handle[ProducerFlows]):
         if not self._is_closed:
             self._threads.check_may_wait()
             self._is_closed = True
-            self._shell.run(self._flows.close())
+            try:
+                self._shell.run(self._flows.close())
+            finally:
+                _at_work.pop(self._flows, None)
 
     def _wait_for_room(self, size: int) -> None:
         self._threads.check_may_wait()
@@ -261,7 +264,9 @@ os.register_at_fork(after_in_child=_at_work.clear)
 def _finish() -> None:
     """What was appended is sent, even if nobody closed the producer."""
     for flows, shell in list(_at_work.items()):
-        if flows.failure is None:
+        if flows.failure is not None:
+            flows.abandon()
+        else:
             try:
                 shell.run(flows.close())
             except Exception as error:

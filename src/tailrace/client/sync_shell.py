@@ -3,7 +3,7 @@
 import http.client
 import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
@@ -89,10 +89,9 @@ class _Exchange:
             sent = True
             assert connection.sock is not None
             connection.sock.settimeout(call.idle_s or self._connections.timeout_s)
-            _send(connection, call, target)
-        except (BrokenPipeError, ConnectionResetError):
             # It may have answered before all was sent, that it is too large: reading will tell.
-            pass
+            with suppress(BrokenPipeError, ConnectionResetError):
+                _send(connection, call, target)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise Unreachable(call.url, _reason(error), sent) from error
@@ -167,7 +166,7 @@ class Shell:
             result: T = stop.value
             return result
 
-    def iterate(self, items: Items[T]) -> Iterator[T]:
+    def iterate(self, items: Items[T]) -> Generator[T, None, None]:
         """Drive a flow, and hand out what it gives."""
         yield from self._drive(items.flow)
 
@@ -241,11 +240,13 @@ def runs(
 
 def iterates(
     flow: Callable[Concatenate[F_co, P], Items[T]],
-) -> "Callable[Concatenate[Handle[F_co], P], Iterator[T]]":
+) -> "Callable[Concatenate[Handle[F_co], P], Generator[T, None, None]]":
     """A method that iterates over what a flow gives."""
 
     @wraps(flow)
-    def method(self: "Handle[F_co]", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+    def method(
+        self: "Handle[F_co]", /, *args: P.args, **kwargs: P.kwargs
+    ) -> Generator[T, None, None]:
         return self._shell.iterate(flow(self._flows, *args, **kwargs))
 
     return method

@@ -109,7 +109,7 @@ class TestConnections:
             together([stream.head] * 8)
             assert open_connections(steady.port) >= 1
             for tail in tails:
-                tail.close()  # type: ignore[attr-defined]
+                tail.close()
             assert open_connections(steady.port) >= 1
         assert open_connections(steady.port) == 0
 
