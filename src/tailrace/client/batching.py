@@ -128,14 +128,13 @@ class Batching:
             self._filling = None
         return batch.delivery, begins or is_full
 
-    def add_closure(self) -> Any:
+    def add_closure(self) -> None:
         """The last batch closes the stream, with what is still open or without content."""
         self.check()
         batch = self._open[-1] if self._open else self._begin()
         batch.closes = True
         self._filling = None
         self.ended = True
-        return batch.delivery
 
     def check(self) -> None:
         if self.failure is not None:

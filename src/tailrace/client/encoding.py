@@ -4,6 +4,9 @@ import json
 
 import msgspec
 
+from tailrace.protocol import content_type as content_types
+from tailrace.protocol.errors import ContentTypeInvalid
+
 __all__ = ["as_bytes", "check_message", "encode_json", "is_json"]
 
 _encode = msgspec.json.Encoder().encode
@@ -69,6 +72,8 @@ def check_message(data: bytes, *, as_json: bool) -> None:
 
 
 def is_json(content_type: str) -> bool:
-    """§7.1: whether a stream of this type has messages, each a JSON value."""
-    kind = content_type.partition(";")[0].strip().lower()
-    return kind == "application/json" or kind.endswith("+json")
+    """Whether a stream of this type has messages of JSON; the rule is the protocol's (§7.1)."""
+    try:
+        return content_types.is_json(content_type)
+    except ContentTypeInvalid:
+        return False

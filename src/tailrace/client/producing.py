@@ -2,8 +2,8 @@
 A producer at work, as flows (§5.2.1).
 
 Several slots run side by side, a thread or a task each. A slot takes the next batch and does not
-let go of it until it is stored, or given back. What is shared is `Batching`; a `Monitor` makes sure
-that one slot changes it at a time, and lets others wait for a change.
+let go of it until it is stored, or the producer ends. What is shared is `Batching`; a `Monitor`
+makes sure that one slot changes it at a time, and lets others wait for a change.
 
 A producer id that the user chose may have been used before. Then the server would take our first
 batches for copies of earlier ones, answer that all is well, and drop them. So a producer with a
@@ -124,21 +124,16 @@ class ProducerFlows:
         Raises:
             TailraceError: It cannot be: whatever ended the producer.
         """
-        if self.monitor.change(self._close_stream):
-            self.monitor.start_slot()
+        self.monitor.change(self._batching.add_closure)
         yield from self._delivered(self._batching.last_index)
 
     def _end(self) -> None:
         self._batching.ended = True
 
-    def _close_stream(self) -> bool:
-        self._batching.add_closure()
-        return self._batching.reserve_slot()
-
     def _delivered(self, index: int) -> Flow[None]:
         self.monitor.change(partial(self._hurry, 1))
         if self.monitor.change(self._batching.reserve_slot):
-            # Who was interrupted between appending and starting one left none.
+            # For a closure; and who was interrupted before starting one left none.
             self.monitor.start_slot()
         try:
             yield from self._wait(partial(self._is_settled, index), lambda: None)
