@@ -24,9 +24,10 @@ from tailrace.server.errors import Internal
 from tailrace.server.message import Request, Response
 from tailrace.server.problem import problem
 
-__all__ = ["Reads", "Where", "parse_where"]
+__all__ = ["Reads", "Where", "parse_until", "parse_where"]
 
 _MAX_AGE_S: Final = 60
+_BOUNDED_AGE_S: Final = 24 * 3600
 # Compressing more than this takes milliseconds: a thread does it while the loop goes on.
 _COMPRESS_INLINE_BYTES_MAX: Final = 32 << 10
 
@@ -66,6 +67,22 @@ def parse_where(query: dict[str, str], *, live: bool) -> Where:
     return Where(parse_offset(token))
 
 
+def parse_until(query: dict[str, str], *, live: bool) -> Offset | None:
+    """
+    The `until` parameter: where a read ends, whatever comes after.
+
+    Raises:
+        QueryInvalid: On a live read, which has no end.
+        OffsetInvalid: Not a token.
+    """
+    token = query.get("until")
+    if token is None:
+        return None
+    if live:
+        raise QueryInvalid("until", "bounds a read that ends; leave out live")
+    return parse_offset(token)
+
+
 class Reads:
     """Answers to reads, from durable states."""
 
@@ -102,18 +119,33 @@ class Reads:
         where: Where,
         reply: Callable[[Response], None],
         cursor: int | None = None,
+        until: Offset | None = None,
     ) -> None:
         """Catch up: whole messages from `where` on, as much as one answer may hold."""
         state = stream.durable
         assert state is not None
         start = where.offset
         if start is None:
+            if until is not None:
+                raise QueryInvalid("until", "needs an offset before it, and not the tail")
             reply(self._at_tail(state))
             return
         where.check(state)
-        piece = self._engine.read(stream, start, self._chunk_bytes)
+        piece = self._bounded(stream, start, until)
         coding = negotiate(request.headers.get(b"accept-encoding", b""))
-        self.reply_slice(request, stream, piece, coding, reply, cursor)
+        self.reply_slice(request, stream, piece, coding, reply, cursor, bounded=until is not None)
+
+    def _bounded(self, stream: Stream, start: Offset, until: Offset | None) -> Slice:
+        """What is read from an offset on, and not beyond another."""
+        if until is None:
+            return self._engine.read(stream, start, self._chunk_bytes)
+        self._engine.locate(stream, until)
+        if until.byte < start.byte:
+            raise QueryInvalid("until", "must not be before offset")
+        room = until.byte - start.byte
+        # Both are message boundaries: what fits in between ends at one.
+        piece = self._engine.read(stream, start, max(1, min(room, self._chunk_bytes)))
+        return piece if room else Slice(start, start, [], [])
 
     def reply_slice(
         self,
@@ -125,23 +157,29 @@ class Reads:
         cursor: int | None,
         *,
         shared: bool = True,
+        bounded: bool = False,
     ) -> None:
-        """Answer with what was read; `shared` is false where the answer must not be cached."""
+        """
+        Answer with what was read; `shared` is false where the answer must not be cached.
+
+        What is `bounded` is the same for ever, and so says nothing of the tail.
+        """
         state = stream.durable
         assert state is not None
         body = b"".join(array_parts(piece.parts) if state.json else piece.parts)
         if coding is not None and len(body) <= COMPRESS_BYTES_MIN:
             coding = None
-        etag = _etag(state, piece, coding)
+        at_tail = piece.end == state.tail and not bounded
+        etag = _etag(state, piece, coding, closed=state.closed and at_tail)
         headers = [
             (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
             (h.STREAM_NEXT_OFFSET, piece.end.encoded()),
-            self._cache_control(stream) if shared else h.NO_STORE,
+            self._cache_control(stream, bounded=bounded) if shared else h.NO_STORE,
             (b"Vary", b"Accept-Encoding"),
         ]
         if shared:
             headers.append((h.ETAG, etag))
-        if piece.end == state.tail:
+        if at_tail:
             headers.append((h.STREAM_UP_TO_DATE, h.TRUE))
             if state.closed:
                 headers.append((h.STREAM_CLOSED, h.TRUE))
@@ -191,9 +229,14 @@ class Reads:
             headers.append((h.STREAM_CURSOR, b"%d" % cursor))
         return Response(204, headers)
 
-    def _cache_control(self, stream: Stream) -> tuple[bytes, bytes]:
+    def _cache_control(self, stream: Stream, *, bounded: bool) -> tuple[bytes, bytes]:
         """§8.1: shared, for a minute, but never beyond the stream's life."""
         remaining_ms = self._engine.remaining_ms(stream)
+        if bounded:
+            # Not for a year, as is usual: what is deleted should be gone from caches, too.
+            life_s = _BOUNDED_AGE_S if remaining_ms is None else remaining_ms // 1000
+            max_age = min(_BOUNDED_AGE_S, life_s)
+            return (h.CACHE_CONTROL, b"public, max-age=%d, immutable" % max_age)
         if remaining_ms is None or remaining_ms >= 6 * _MAX_AGE_S * 1000:
             return (h.CACHE_CONTROL, b"public, max-age=60, stale-while-revalidate=300")
         max_age_s = min(_MAX_AGE_S, remaining_ms // 1000)
@@ -204,8 +247,7 @@ class Reads:
         )
 
 
-def _etag(state: StreamState, piece: Slice, coding: str | None) -> bytes:
+def _etag(state: StreamState, piece: Slice, coding: str | None, *, closed: bool) -> bytes:
     """§8.1: it varies with the stream, the range, closure at the end, and the coding."""
-    closed = ":c" if state.closed and piece.end == state.tail else ""
-    variant = f":{coding}" if coding else ""
-    return f'"{state.id}:{piece.start.token()}:{piece.end.token()}{closed}{variant}"'.encode()
+    variant = (":c" if closed else "") + (f":{coding}" if coding else "")
+    return f'"{state.id}:{piece.start.token()}:{piece.end.token()}{variant}"'.encode()

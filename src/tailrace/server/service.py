@@ -25,7 +25,7 @@ from tailrace.server.errors import Internal, MethodNotAllowed, NotReady, RouteNo
 from tailrace.server.live import Live
 from tailrace.server.message import BodySink, Request, Response, Waiting
 from tailrace.server.problem import problem
-from tailrace.server.reads import Reads, parse_where
+from tailrace.server.reads import Reads, parse_until, parse_where
 from tailrace.server.settings import Settings
 from tailrace.server.snapshots import Snapshots
 from tailrace.server.target import (
@@ -273,6 +273,7 @@ class Service:
         if mode not in ("false", "long-poll", "sse"):
             raise QueryInvalid("live", "must be long-poll, sse or false")
         where = parse_where(query, live=mode != "false")
+        until = parse_until(query, live=mode != "false")
         cursor = parse_cursor(query.get("cursor", "")) if mode != "false" else None
         stream = self.engine.find(key)
         self.engine.touch(stream)
@@ -281,7 +282,7 @@ class Service:
         if mode == "sse":
             reply(self.live.sse(stream, where, cursor))
         else:
-            self._reads.answer(request, stream, where, reply)
+            self._reads.answer(request, stream, where, reply, until=until)
         return None
 
     def _own(self, request: Request) -> Response:

@@ -42,7 +42,7 @@ _NOT_BUCKETS: Final = ("v1", "")
 SHORT_BYTES_MAX: Final = 512
 _QUERY_FIELDS_MAX: Final = 64
 
-READ_QUERY: Final = ("offset", "live", "cursor")
+READ_QUERY: Final = ("offset", "until", "live", "cursor")
 """The parameters of a read."""
 LISTING_QUERY: Final = ("prefix", "after", "limit")
 """The parameters of the listing of a bucket."""

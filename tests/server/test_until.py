@@ -1,0 +1,107 @@
+"""`?until=`: a read that ends where it is told to, and is the same for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.streams import Api, check_problem
+
+JSON = "application/json"
+
+
+def offsets(api: Api, path: str, count: int) -> list[str]:
+    """Append so many numbered messages; the offset before each, and the tail."""
+    found = [api.tail(path)]
+    for number in range(count):
+        api.append(path, b"%d;" % number)
+        found.append(api.tail(path))
+    return found
+
+
+def test_it_ends_there_whatever_comes_after(api: Api) -> None:
+    path = api.create()
+    at = offsets(api, path, 5)
+    for first in range(6):
+        for last in range(first, 6):
+            response = api.get(path, f"offset={at[first]}&until={at[last]}")
+            expected = b"".join(b"%d;" % number for number in range(first, last))
+            assert (response.status, response.body) == (200, expected)
+            assert response.headers["stream-next-offset"] == at[last]
+
+
+def test_from_the_beginning(api: Api) -> None:
+    path = api.create()
+    at = offsets(api, path, 3)
+    for query in (f"until={at[2]}", f"offset=-1&until={at[2]}"):
+        assert api.get(path, query).body == b"0;1;"
+
+
+def test_messages_of_a_batch_are_boundaries_too(api: Api) -> None:
+    path = api.create(content_type=JSON)
+    api.append(path, b"[10, 200, 3000]", content_type=JSON)
+    second = "0000000000000002_0000000000000007"
+    response = api.get(path, f"offset=0000000000000001_0000000000000003&until={second}")
+    assert (response.status, response.body) == (200, b"[200]")
+    assert api.get(path, f"offset={second}&until={second}").body == b"[]"
+
+
+def test_the_answer_never_changes(api: Api) -> None:
+    """Not with an append after it, nor with closure: a cache may keep it."""
+    path = api.create()
+    at = offsets(api, path, 2)
+    query = f"offset={at[0]}&until={at[2]}"
+    before = api.get(path, query)
+    assert before.headers["cache-control"] == "public, max-age=86400, immutable"
+    assert "stream-up-to-date" not in before.headers
+    api.append(path, b"more")
+    api.close_stream(path)
+    after = api.get(path, query)
+    for name in ("stream-next-offset", "etag", "cache-control", "stream-closed"):
+        assert after.headers.get(name) == before.headers.get(name)
+    assert after.body == before.body
+    again = api.get(path, query, headers={"If-None-Match": before.headers["etag"]})
+    assert again.status == 304
+
+
+def test_it_is_kept_no_longer_than_the_stream(api: Api) -> None:
+    path = api.create(headers={"Stream-TTL": "100"})
+    at = offsets(api, path, 1)
+    control = api.get(path, f"until={at[1]}").headers["cache-control"]
+    age = int(control.partition("max-age=")[2].partition(",")[0])
+    assert 0 < age <= 100
+
+
+def test_an_answer_may_end_before_it(api: Api) -> None:
+    """At a chunk's limit; the reader goes on from there."""
+    path = api.create()
+    size = 700_000
+    for letter in (b"a", b"b", b"c"):
+        api.append(path, letter * size)
+    tail, offset, found = api.tail(path), "-1", b""
+    while offset != tail:
+        response = api.get(path, f"offset={offset}&until={tail}")
+        found += response.body
+        offset = response.headers["stream-next-offset"]
+    assert found == b"a" * size + b"b" * size + b"c" * size
+
+
+@pytest.mark.parametrize("live", ["sse", "long-poll"])
+def test_a_live_read_has_no_end(api: Api, live: str) -> None:
+    path = api.create(body=b"x")
+    query = f"offset=-1&until={api.tail(path)}&live={live}"
+    check_problem(api.get(path, query), 400, "query-invalid")
+
+
+def test_it_must_be_an_offset_of_the_stream_and_not_before_the_first(api: Api) -> None:
+    path = api.create()
+    at = offsets(api, path, 3)
+    for wrong, code in (
+        ("", "offset-invalid"),
+        ("now", "offset-invalid"),
+        ("-1", "offset-invalid"),
+        ("0000000000000001_0000000000000001", "offset-misaligned"),
+        ("0000000000000009_0000000000000099", "offset-beyond-tail"),
+    ):
+        check_problem(api.get(path, f"offset=-1&until={wrong}"), 400, code)
+    check_problem(api.get(path, f"offset={at[2]}&until={at[1]}"), 400, "query-invalid")
+    check_problem(api.get(path, f"offset=now&until={at[1]}"), 400, "query-invalid")
