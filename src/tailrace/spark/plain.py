@@ -1,0 +1,135 @@
+"""
+Reading from any other server of the protocol: answers to plain catch-up reads.
+
+Such a server has no bounded reads, and its offsets say nothing but their order. An answer may thus
+go beyond where a span ends. Then the same is read once more from that end: what comes from there
+is, of what came before, the part to leave out. History never changes, so counting is enough.
+
+A message of a JSON stream is an element. Of other streams such a server does not tell messages
+apart: a row is what one answer brought.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import msgspec
+import pyarrow as pa
+
+from tailrace.client import Chunk, Client, NotFound, OffsetGone, Stream
+from tailrace.protocol.content_type import is_json
+from tailrace.spark.catalog import connect
+from tailrace.spark.loss import MessagesGone, SourceFailed, StreamGone
+from tailrace.spark.options import ReadOptions
+from tailrace.spark.reading import Builder
+from tailrace.spark.spans import Span
+
+__all__ = ["read_plain"]
+
+_split = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def read_plain(
+    options: ReadOptions, builder: Builder, spans: Sequence[Span]
+) -> Iterator[pa.RecordBatch]:
+    """
+    The rows of some spans of another server; `message` and `time` are null.
+
+    Raises:
+        DataLost: Some of them are gone, and that is not allowed.
+        SourceFailed: They cannot be read.
+    """
+    with connect(options) as client:
+        for span in spans:
+            try:
+                yield from _read(_stream(client, options, span.stream), builder, span)
+            except OffsetGone:
+                if options.fail_on_data_loss:
+                    raise MessagesGone(span.stream, span.start) from None
+            except NotFound:
+                if options.fail_on_data_loss:
+                    raise StreamGone(span.stream, span.start) from None
+
+
+def _stream(client: Client, options: ReadOptions, name: str) -> Stream:
+    if options.bucket is None:
+        return client.stream(name)
+    return client.bucket(options.bucket).stream(name)
+
+
+def _read(stream: Stream, builder: Builder, span: Span) -> Iterator[pa.RecordBatch]:
+    content_type = stream.head().content_type
+    are_json = is_json(content_type)
+    start = span.start
+    for chunk in stream.read(span.start):
+        if not chunk.data:
+            return
+        units = _units(span, chunk, are_json)
+        is_beyond = chunk.next_offset > span.end
+        if is_beyond:
+            units = units[: len(units) - _beyond(stream, span, chunk.next_offset, are_json)]
+        yield from _rows(builder, span, start, units, content_type, are_json=are_json)
+        if is_beyond or chunk.next_offset == span.end:
+            return
+        start = chunk.next_offset
+    raise SourceFailed(span.stream, f"it ended before {span.end}, where it once reached")
+
+
+def _units(span: Span, chunk: Chunk, are_json: bool) -> "Sequence[bytes | msgspec.Raw] | bytes":
+    """What can be counted: elements, or bytes."""
+    if not are_json:
+        return chunk.data
+    try:
+        return _split(chunk.data)
+    except msgspec.DecodeError as error:
+        raise SourceFailed(span.stream, f"an answer is no JSON array: {error}") from None
+
+
+def _beyond(stream: Stream, span: Span, until: str, are_json: bool) -> int:
+    """How many elements, or bytes, lie between the end of a span and an offset after it."""
+    count = 0
+    for chunk in stream.read(span.end):
+        if chunk.next_offset > until:
+            break
+        count += len(_units(span, chunk, are_json))
+        if chunk.next_offset == until:
+            return count
+    raise SourceFailed(
+        span.stream,
+        "it grew while it was read, and this server's answers do not end where they ended "
+        "before: try again",
+    )
+
+
+def _rows(
+    builder: Builder,
+    span: Span,
+    start: str,
+    units: "Sequence[bytes | msgspec.Raw] | bytes",
+    content_type: str,
+    *,
+    are_json: bool,
+) -> Iterator[pa.RecordBatch]:
+    if not are_json:
+        if units:
+            value = bytes(units)  # type: ignore[arg-type]
+            yield builder.row(
+                span.stream, offset=start, next_offset=span.end, content_type=content_type,
+                value=value,
+            )  # fmt: skip
+        return
+    # A place inside an answer is its offset and a number, as the client resumes from.
+    places = [start if at == 0 else f"{start},{at}" for at in range(len(units) + 1)]
+    values = [bytes(unit) for unit in units]
+    count = len(values)
+    batch = pa.record_batch(
+        {
+            "range": pa.array([0] * count, pa.int32()),
+            "message": pa.nulls(count, pa.int64()),
+            "offset": pa.array(places[:count], pa.string()),
+            "next_offset": pa.array(list(islice(places, 1, None)), pa.string()),
+            "time": pa.nulls(count, pa.timestamp("ms", tz="UTC")),
+            "content_type": pa.repeat(pa.scalar(content_type), count),
+            "value": pa.array(values, pa.binary()),
+        }
+    )
+    yield builder.rows(batch, pa.array([span.stream], pa.string()))
