@@ -40,8 +40,9 @@ format: $(VENV)/.dev-stamp ## Rewrite the code in the agreed style
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-docs: $(VENV)/.dev-stamp ## Write docs/api.md anew from the docstrings
+docs: $(VENV)/.dev-stamp ## Write docs/api.md and the table of docs/spark.md anew from the code
 	$(BIN)/python -m tools.api_reference
+	$(BIN)/python -m tools.options_table
 
 bench: $(VENV)/.dev-stamp benchmarks/reference/node_modules/.stamp ## Run the benchmarks (options: make bench ARGS="...")
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -45,6 +45,13 @@ class Sizes:
     listed_streams: int
     snapshot_bytes: int
     snapshot_seconds: int
+    spark_messages: int
+    spark_streams: int
+    fold_messages: int
+    fold_streams: int
+    fold_keys: int
+    planned_streams: tuple[int, ...]
+    freshness_rows: int
 
 
 FULL = Sizes(
@@ -68,6 +75,13 @@ FULL = Sizes(
     listed_streams=1_000_000,
     snapshot_bytes=1 << 30,
     snapshot_seconds=8,
+    spark_messages=4_000_000,
+    spark_streams=10_000,
+    fold_messages=5_000_000,
+    fold_streams=5_000,
+    fold_keys=100_000,
+    planned_streams=(100, 10_000, 100_000),
+    freshness_rows=120,
 )
 
 QUICK = Sizes(
@@ -91,6 +105,13 @@ QUICK = Sizes(
     listed_streams=100_000,
     snapshot_bytes=1 << 30,
     snapshot_seconds=8,
+    spark_messages=1_000_000,
+    spark_streams=2_000,
+    fold_messages=1_000_000,
+    fold_streams=1_000,
+    fold_keys=20_000,
+    planned_streams=(100, 10_000),
+    freshness_rows=40,
 )
 
 SMOKE = Sizes(
@@ -114,6 +135,13 @@ SMOKE = Sizes(
     listed_streams=3_000,
     snapshot_bytes=8 << 20,
     snapshot_seconds=1,
+    spark_messages=20_000,
+    spark_streams=50,
+    fold_messages=20_000,
+    fold_streams=20,
+    fold_keys=500,
+    planned_streams=(10, 300),
+    freshness_rows=5,
 )
 
 
@@ -183,7 +211,14 @@ class AtMost:
     most: float
 
 
-Goal = TimesBetter | AtMost
+@dataclass(frozen=True)
+class AtLeast:
+    """The goal of our own figure being no less than ``least``."""
+
+    least: float
+
+
+Goal = TimesBetter | AtMost | AtLeast
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from benchmarks.model import (
     OURS_MEMORY,
     REFERENCE_FILE,
     REFERENCE_MEMORY,
+    AtLeast,
     Goal,
     Outcome,
     Row,
@@ -114,6 +115,9 @@ def _judge(goal: Goal, unit: str, ours: float | None, times: dict[str, float]) -
         found = times.get(goal.peer)
         text = f">= {goal.least:g}x {SHORT[goal.peer]}"
         return Judged(text, None if found is None else found >= goal.least)
+    if isinstance(goal, AtLeast):
+        text = f">= {goal.least:,g} {unit}".rstrip()
+        return Judged(text, None if ours is None else ours >= goal.least)
     text = f"<= {goal.most:g} {unit}".rstrip()
     return Judged(text, None if ours is None else ours <= goal.most)
 

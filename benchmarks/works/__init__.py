@@ -15,6 +15,11 @@ from benchmarks.works import (
     large_snapshot,
     listing,
     many_streams,
+    spark_archive,
+    spark_fold,
+    spark_planning,
+    spark_read,
+    spark_write,
     sse_fanout,
 )
 
@@ -31,4 +36,9 @@ WORKS: tuple[Work, ...] = (
     many_streams.WORK,
     client_producer.WORK,
     client_tail.WORK,
+    spark_read.WORK,
+    spark_write.WORK,
+    spark_fold.WORK,
+    spark_archive.WORK,
+    spark_planning.WORK,
 )

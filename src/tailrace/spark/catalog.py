@@ -64,7 +64,8 @@ def connect(options: Connection) -> Client:
 def is_tailrace(client: Client) -> bool:
     """Whether a server answers what only ours does."""
     try:
-        client.offsets([])
+        # Of no stream in particular: what counts is whether the question is understood.
+        client.offsets([Place(StreamName(None, "-"), byte=0)])
     except (Unreachable, Unauthorized, RateLimited, ServerFailed):
         # Whatever it is, it cannot be asked.
         raise
@@ -95,7 +96,8 @@ class Catalog:
         self.client = client
         self._options = options
         self._position: str | None = None
-        self.ours = is_tailrace(client)
+        # A stream that is named by its URL lies elsewhere.
+        self.ours = not any("://" in name for name in options.names) and is_tailrace(client)
         self.seen: dict[str, Seen] = {}
         self.gone: set[str] = set()
         """Streams that were there at an earlier refresh."""

@@ -52,6 +52,7 @@ class Planner:
             ("maxBytesPerTrigger", options.max_bytes),
             ("startingTimestamp", options.starting_ms),
             ("endingTimestamp", options.ending_ms),
+            ("bootstrap", options.bootstrap or None),
         ):
             if value is not None:
                 raise OptionInvalid(name, "needs a Tailrace server")

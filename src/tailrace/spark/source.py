@@ -76,22 +76,13 @@ class TailraceDataSource(DataSource):
 
 
 class _Reader:
-    """What both readers do; tasks get a copy, without the driver's connection."""
+    """What both readers do in a task."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         if is_source_schema(schema):
             check_source_schema(schema)
-        self._made: Planner | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made": None}
-
-    def _planner(self) -> Planner:
-        if self._made is None:
-            self._made = Planner(Catalog(connect(self._options), self._options), self._options)
-        return self._made
 
     def _builder(self) -> Builder:
         kind = Columns if is_source_schema(self._schema) else TypedColumns
@@ -109,11 +100,11 @@ class _BatchReader(_Reader, DataSourceReader):
     """`spark.read`: all that there is between two sets of offsets, as of its planning."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        planner = self._planner()
-        planner.catalog.refresh()
-        planner.check_found()
-        starts, ends = planner.starts(), planner.ends()
-        return planner.partitions(planner.spans(starts, ends))
+        with connect(self._options) as client:
+            planner = Planner(Catalog(client, self._options), self._options)
+            planner.catalog.refresh()
+            planner.check_found()
+            return planner.partitions(planner.spans(planner.starts(), planner.ends()))
 
 
 class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -123,10 +114,20 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         super().__init__(options, schema)
         if options.ending != "latest" or options.ending_ms is not None:
             raise OptionInvalid("endingOffsets", "has no meaning for a stream, which has no end")
+        self._made: Planner | None = None
         # Of the last micro-batch planned: where it ends, and what lay beyond that.
         self._end: Marks | None = None
         self._behind: dict[str, Span] = {}
         self._frozen = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For tasks, which read and plan nothing: without the driver's connection and marks."""
+        return {**self.__dict__, "_made": None, "_end": None, "_behind": {}}
+
+    def _planner(self) -> Planner:
+        if self._made is None:
+            self._made = Planner(Catalog(connect(self._options), self._options), self._options)
+        return self._made
 
     def initialOffset(self) -> dict[str, Any]:
         planner = self._planner()

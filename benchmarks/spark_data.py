@@ -1,0 +1,108 @@
+"""What the Spark works share: one session, messages of 230 bytes, and streams full of them."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from benchmarks.model import BenchmarkError, Server
+from tailrace.client import Client
+from tailrace.spark.session import new_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BUCKET = "bench"
+BATCH = 4_000
+SCHEMA = "id long, user string, action string, amount double, ok boolean, note string"
+_started: list[SparkSession] = []
+
+
+def session() -> SparkSession:
+    """Spark as the goals have it: two cores, which the server shares."""
+    if not _started:
+        conf = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "4"}
+        _started.append(new_session("benchmarks", "local[2]", conf))
+        atexit.register(_started[0].stop)
+        # The first job of a session pays for classes and workers.
+        _started[0].range(1000).repartition(4).count()
+    return _started[0]
+
+
+def url_of(server: Server) -> str:
+    return f"http://{server.host}:{server.port}"
+
+
+def message(number: int, key: int | None = None) -> bytes:
+    """About 230 bytes of JSON with six fields."""
+    found = {
+        "id": number if key is None else key,
+        "user": f"user-{number % 5000:05d}",
+        "action": ("view", "click", "buy", "leave")[number % 4],
+        "amount": number % 1000 / 8,
+        "ok": number % 3 == 0,
+        "note": f"{number:010d}" + "lorem ipsum dolor sit amet consetetur " * 3 + "sadipscing elitr, sed diam no",
+    }
+    return json.dumps(found, separators=(",", ":")).encode()
+
+
+def body(numbers: Sequence[int]) -> bytes:
+    return b"[" + b",".join(map(message, numbers)) + b"]"
+
+
+def make_bucket(server: Server) -> None:
+    with Client(url_of(server)) as client:
+        client.bucket(BUCKET).create()
+
+
+def make_streams(server: Server, bodies: Iterator[tuple[str, bytes]], threads: int = 8) -> None:
+    """Create streams with first content, a request each."""
+    with Client(url_of(server)) as client, ThreadPoolExecutor(threads) as pool:
+        bucket = client.bucket(BUCKET)
+        room = threading.Semaphore(4 * threads)
+
+        def create(name: str, content: bytes) -> None:
+            try:
+                bucket.stream(name).create("application/json", body=content)
+            finally:
+                room.release()
+
+        jobs = []
+        for name, content in bodies:
+            room.acquire()
+            jobs.append(pool.submit(create, name, content))
+        for job in jobs:
+            job.result()
+
+
+def fill_one(server: Server, name: str, total: int) -> None:
+    """One stream of many messages."""
+    with Client(url_of(server), timeout_s=120) as client:
+        stream = client.bucket(BUCKET).stream(name)
+        stream.create("application/json")
+        for start in range(0, total, BATCH):
+            stream.append(body(range(start, min(total, start + BATCH))), "application/json")
+
+
+def read(server: Server, **options: str) -> DataFrame:
+    reader = session().read.format("tailrace").option("url", url_of(server))
+    return reader.options(bucket=BUCKET, **options).load()
+
+
+def spent(frame: DataFrame) -> float:
+    """Seconds to read a DataFrame to its end, and to drop what was read."""
+    began = time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - began
+
+
+def check_spark() -> None:
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise BenchmarkError("pyspark is missing: pip install 'tailrace[spark]'") from None
