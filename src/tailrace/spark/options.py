@@ -93,7 +93,7 @@ class WriteOptions(Connection):
     batch_id: int | None = None
     order_by: str | None = None
     stable_input: bool = False
-    max_request_bytes: int = 8 << 20
+    max_request_bytes: int = 4 << 20
     buffer_bytes: int = 64 << 20
 
 
@@ -272,7 +272,7 @@ OPTIONS: Final = (
            "Promises that rows come in the same order at every attempt, so that they can be sent "
            "in pieces as they come."),
     Option("maxRequestBytes", "max_request_bytes", _count, "write",
-           "The largest request."),
+           "The largest request. Not to be changed between attempts at one batch."),
     Option("bufferBytes", "buffer_bytes", _count, "write",
            "So much of a partition is sorted in memory; more goes to temporary files."),
 )  # fmt: skip
