@@ -1,0 +1,10 @@
+"""
+Folds: from the messages of a stream to its state, in pure functions of bytes.
+
+They know no Spark, no HTTP and no clock. `tailrace.spark.jobs.fold` runs them over a bucket.
+"""
+
+from tailrace.spark.folds.base import Fold, FoldInvalid, MessageRefused, StateRefused
+from tailrace.spark.folds.spec import FOLDS, FoldSpec
+
+__all__ = ["FOLDS", "Fold", "FoldInvalid", "FoldSpec", "MessageRefused", "StateRefused"]

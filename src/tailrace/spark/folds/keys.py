@@ -1,0 +1,124 @@
+"""
+Keys of messages: where they are, and when two are the same.
+
+A path names members of objects, one inside the other: `id`, `a.b`, or a JSON pointer, `/a/b`, for
+names that have dots. Two keys are the same if they are the same JSON value: `"a"` and `"\\u0061"`,
+`100` and `1e2`; but `1`, `"1"` and `true` are three.
+"""
+
+import json
+import re
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+
+from tailrace.spark.folds.base import FoldInvalid
+
+__all__ = ["KeyMissing", "KeyReader", "key_reader", "parse_path", "pointer"]
+
+_DIGITS_MAX: Final = 4300
+"""Python reads no longer integers, by default; keys that are longer are compared as texts."""
+_NUMBER: Final = re.compile(rb"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,18}))?")
+
+
+class KeyMissing(ValueError):
+    """A message has no key there, or one that is none."""
+
+
+def parse_path(fold: str, text: str) -> tuple[str, ...]:
+    """
+    The names of a path, `a.b` or `/a/b`.
+
+    Raises:
+        FoldInvalid: It has an empty name, or one that cannot be looked for.
+    """
+    parts = text.split(".")
+    if text.startswith("/"):
+        parts = [part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/")]
+    if not all(parts):
+        raise FoldInvalid(fold, f"the key {text!r} has an empty name; write id, a.b or /a/b")
+    if any(char in part for part in parts for char in '"\\') or not text.isprintable():
+        raise FoldInvalid(fold, f"the key {text!r} has a quotation mark, a backslash or a control")
+    return tuple(parts)
+
+
+def pointer(path: Sequence[str]) -> str:
+    """A path as a JSON pointer (RFC 6901)."""
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
+
+
+class KeyReader:
+    """Reads the key of each message, and nothing else of it."""
+
+    def __init__(self, path: Sequence[str]) -> None:
+        self._decode = _decoder(path, str | int)
+        self._decode_raw = _decoder(path, msgspec.Raw)
+        self._get: Callable[[Any], Any] = attrgetter(".".join(["at"] * len(path)))
+
+    def all(self, values: Sequence[bytes]) -> list[Hashable]:
+        """
+        The keys of messages, if all are texts and integers.
+
+        Raises:
+            msgspec.ValidationError: Not all are: use `one`, which takes ten times as long.
+        """
+        return list(map(self._get, map(self._decode, values)))
+
+    def one(self, value: bytes) -> Hashable:
+        """
+        The key of any message.
+
+        Raises:
+            KeyMissing: It has none.
+        """
+        try:
+            raw = bytes(self._get(self._decode_raw(value)))
+        except msgspec.DecodeError as error:
+            raise KeyMissing(f"it has no key: {error}") from None
+        return _same(raw)
+
+
+@lru_cache(maxsize=64)
+def key_reader(path: tuple[str, ...]) -> KeyReader:
+    """A reader for a path; there are many streams, and making one takes a while."""
+    return KeyReader(path)
+
+
+def _decoder(path: Sequence[str], kind: Any) -> Callable[[bytes], Any]:
+    for name in reversed(path):
+        # gc=False: they live for a moment and hold no cycles, and there are millions.
+        kind = msgspec.defstruct("Key", [("at", kind)], rename={"at": name}, gc=False)
+    return msgspec.json.Decoder(kind).decode
+
+
+def _same(raw: bytes) -> Hashable:
+    """What is equal for equal JSON values: texts and integers are themselves, as `all` has them."""
+    first = raw[:1]
+    if first == b'"':
+        return str(json.loads(raw))
+    if first in (b"t", b"f"):
+        return (raw,)
+    if first in (b"{", b"[", b"n"):
+        kinds = {b"{": "an object", b"[": "an array", b"n": "null"}
+        raise KeyMissing(f"its key is {kinds[first]}; a text, a number or a boolean can be one")
+    return _same_number(raw)
+
+
+def _same_number(raw: bytes) -> Hashable:
+    match = _NUMBER.fullmatch(raw)
+    if match is None or len(raw) > _DIGITS_MAX:
+        return (raw,)
+    sign, whole, fraction, power = match.groups()
+    digits = (whole + (fraction or b"")).lstrip(b"0")
+    exponent = int(power or 0) - len(fraction or b"")
+    stripped = digits.rstrip(b"0")
+    exponent += len(digits) - len(stripped)
+    if not stripped:
+        return 0
+    if 0 <= exponent <= _DIGITS_MAX - len(stripped):
+        shifted: int = int(sign + stripped) * 10**exponent
+        return shifted
+    return (sign, stripped, exponent)

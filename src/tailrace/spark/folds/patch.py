@@ -1,0 +1,97 @@
+"""
+JSON merge patch (RFC 7396): each message is a patch, the state is the document after all of them.
+
+    a patch that is no object     is the document from now on
+    a member that is null         goes
+    a member that is an object    is merged into what is there, if that is an object, else into {}
+    any other member              replaces what is there, in its place
+
+Objects are written without white space, their members in the order in which they came; what is no
+object keeps its bytes, arrays and what they hold included. Before the first patch the document is
+`null`.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from tailrace.spark.folds.base import MessageRefused, StateRefused
+
+__all__ = ["MergePatch"]
+
+_Document: TypeAlias = "dict[str, _Document] | bytes"
+
+_decode: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_check: Final = msgspec.json.Decoder(msgspec.Raw).decode
+_encode_name: Final = msgspec.json.Encoder().encode
+
+
+class MergePatch:
+    """The document that patches add up to."""
+
+    def __init__(self) -> None:
+        self._document: _Document = b"null"
+
+    def start(self, snapshot: bytes | None) -> None:
+        self._document = b"null"
+        if snapshot is None:
+            return
+        try:
+            _check(snapshot)
+            self._document = _open(snapshot.strip())
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise StateRefused(f"the snapshot is no JSON document: {error}") from None
+
+    def take(self, values: Sequence[bytes]) -> None:
+        for place, value in enumerate(values):
+            try:
+                self._document = _merge(self._document, value)
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise MessageRefused(place, f"it cannot be merged: {error}") from None
+
+    def finish(self) -> bytes:
+        parts: list[bytes] = []
+        try:
+            _write(self._document, parts)
+        except RecursionError:
+            raise StateRefused("the document is nested too deeply") from None
+        return b"".join(parts)
+
+
+def _open(value: bytes) -> _Document:
+    """An object by its members, anything else as it is."""
+    if value[:1] != b"{":
+        return value
+    return {name: bytes(member) for name, member in _decode(value).items()}
+
+
+def _merge(target: _Document, patch: bytes) -> _Document:
+    """RFC 7396, section 2; the target is changed where it is an object."""
+    if patch[:1] != b"{":
+        return patch
+    # Members are opened when something is merged into them, and not before.
+    merged = target if isinstance(target, dict) else _open(target)
+    if not isinstance(merged, dict):
+        merged = {}
+    for name, raw in _decode(patch).items():
+        member = bytes(raw)
+        if member == b"null":
+            merged.pop(name, None)
+        elif member[:1] == b"{":
+            merged[name] = _merge(merged.get(name, b"null"), member)
+        else:
+            merged[name] = member
+    return merged
+
+
+def _write(document: _Document, parts: list[bytes]) -> None:
+    if isinstance(document, bytes):
+        parts.append(document)
+        return
+    before = b"{"
+    for name, member in document.items():
+        parts.append(before + _encode_name(name) + b":")
+        _write(member, parts)
+        before = b","
+    parts.append(b"}" if document else b"{}")

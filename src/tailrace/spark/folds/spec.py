@@ -1,0 +1,109 @@
+"""
+Which fold, by name, and how a snapshot says which one made it.
+
+A snapshot carries its fold in parameters of its content type:
+
+    application/json; fold="last-write-wins"; key="/id"
+    text/plain; fold="concat"
+    application/json; fold="shop.totals:add"
+
+Rule 1: a job continues from a snapshot only if the same fold made it, with the same key. A state of
+another fold would be taken for something that it is not, and the messages that could tell are gone.
+`adopt` says that a snapshot of unknown origin is a state of this fold; it must still look like one.
+
+Rule 2: folds other than `concat` and a function look into messages, so they need streams of JSON.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from tailrace.client.encoding import is_json
+from tailrace.protocol.limits import CONTENT_TYPE_BYTES_MAX
+from tailrace.spark.folds.base import Fold, FoldInvalid
+from tailrace.spark.folds.concat import ConcatBytes, ConcatJson
+from tailrace.spark.folds.keys import parse_path, pointer
+from tailrace.spark.folds.last import LastWriteWins
+from tailrace.spark.folds.patch import MergePatch
+from tailrace.spark.folds.state import StateFold
+from tailrace.spark.folds.user import UserFold, find_function
+
+__all__ = ["FOLDS", "FoldSpec"]
+
+LAST: Final = "last-write-wins"
+STATE: Final = "state"
+PATCH: Final = "merge-patch"
+CONCAT: Final = "concat"
+FOLDS: Final = (LAST, STATE, PATCH, CONCAT)
+"""The names of all that are not functions of the user's."""
+
+_JSON: Final = "application/json"
+_NAME_CHARS_MAX: Final = 100
+# Everything visible but a quotation mark, a backslash and the percent sign itself.
+_PLAIN: Final = "".join(map(chr, range(0x21, 0x7F))).translate({34: None, 92: None, 37: None})
+
+
+@dataclass(frozen=True)
+class FoldSpec:
+    """A fold and what it needs; small, and picklable."""
+
+    name: str
+    path: tuple[str, ...] = ()
+    """Of the key, where there is one."""
+
+    @classmethod
+    def of(cls, name: str, key: str | None = None) -> "FoldSpec":
+        """
+        A fold by its name, or by `module:function`; a key by its path, `id`, `a.b` or `/a/b`.
+
+        Raises:
+            FoldInvalid: There is none of this name, or its key is missing or not needed.
+        """
+        if name not in FOLDS and ":" not in name:
+            raise FoldInvalid(name, f"is none of {', '.join(FOLDS)} nor module:function")
+        if name == LAST and key is None:
+            raise FoldInvalid(name, "needs the path of the key, as id or /a/b")
+        if name != LAST and key is not None:
+            raise FoldInvalid(name, "has no key")
+        spec = cls(name, () if key is None else parse_path(name, key))
+        if ":" in name:
+            find_function(name)
+        if max(len(value) for value in spec._parameters().values()) > _NAME_CHARS_MAX:
+            raise FoldInvalid(name, f"name and key may have {_NAME_CHARS_MAX} characters each")
+        return spec
+
+    def suits(self, content_type: str) -> bool:
+        """Rule 2."""
+        return is_json(content_type) or self.name not in (LAST, STATE, PATCH)
+
+    def new(self, content_type: str) -> Fold:
+        """A fold for one stream of this type."""
+        as_json = is_json(content_type)
+        if self.name == LAST:
+            return LastWriteWins(self.path)
+        if ":" in self.name:
+            return UserFold(find_function(self.name), as_json=as_json)
+        if self.name == CONCAT:
+            return ConcatJson() if as_json else ConcatBytes()
+        simple: Mapping[str, Callable[[], Fold]] = {STATE: StateFold, PATCH: MergePatch}
+        return simple[self.name]()
+
+    def snapshot_type(self, content_type: str) -> str:
+        """The content type of a snapshot of a stream of this type."""
+        added = "".join(f'; {name}="{value}"' for name, value in self._parameters().items())
+        if is_json(content_type):
+            return _JSON + added
+        if len(content_type) + len(added) > CONTENT_TYPE_BYTES_MAX:
+            content_type = content_type.partition(";")[0].rstrip()
+        return content_type + added
+
+    def made(self, snapshot_type: str, content_type: str) -> bool:
+        """Rule 1: whether a snapshot of this type, in a stream of that type, is of this fold."""
+        return snapshot_type == self.snapshot_type(content_type)
+
+    def _parameters(self) -> dict[str, str]:
+        found = {"fold": self.name}
+        if self.path:
+            found["key"] = pointer(self.path)
+        return {name: quote(value, safe=_PLAIN) for name, value in found.items()}
