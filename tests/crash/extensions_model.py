@@ -260,12 +260,17 @@ class StreamModel(Model):
             assert isinstance(moment, int) and before in (None, moment), (stream_id, before, moment)
         self.created_ms, self.written_ms = moments
         assert moments[0] <= moments[1]
+        snapshot = self.snapshot
+        assert (item.pop("snapshot_at_ms") is None) == (snapshot is None)
         assert item == {
             "stream_id": stream_id,
             "status": "Closed" if self.closed else "Open",
             "content_type": self.content_type,
             "tail_offset": self.tail[1],
             "next_offset": token(self.tail),
+            "earliest_offset": token(self.earliest),
+            "snapshot_offset": None if snapshot is None else token(snapshot.at),
+            "snapshot_bytes": None if snapshot is None else len(snapshot.content),
         }
 
 
@@ -320,6 +325,7 @@ class ServerModel:
         def check(answer: Response) -> None:
             content = json.loads(answer.body)
             items = content.pop("streams")
+            assert isinstance(content.pop("position"), str)
             assert content == {
                 "bucket_id": bucket,
                 "prefix": prefix,

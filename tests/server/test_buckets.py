@@ -81,9 +81,15 @@ def listed(api: Api, bucket: str) -> list[str]:
     return [stream["stream_id"] for stream in json.loads(response.body)["streams"]]
 
 
-def told(api: Api, *buckets: str) -> list[bytes]:
-    """All that is told of these buckets."""
-    return [api.get(at(api, bucket, rest)).body for bucket in buckets for rest in ("", "/streams")]
+def told(api: Api, *buckets: str) -> list[dict[str, object]]:
+    """All that is told of these buckets, but for the position, which is of one run of a server."""
+    found = []
+    for bucket in buckets:
+        for rest in ("", "/streams"):
+            body = json.loads(api.get(at(api, bucket, rest)).body)
+            body.pop("position", None)
+            found.append(body)
+    return found
 
 
 def refused(api: Api, method: str, target: str, body: bytes | None, status: int, code: str) -> None:

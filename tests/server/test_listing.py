@@ -86,6 +86,7 @@ class TestBody:
         check_common(response)
         body = json.loads(response.body)
         (stream,) = body.pop("streams")
+        assert type(body.pop("position")) is str
         assert body == {
             "bucket_id": bucket,
             "prefix": "",
@@ -100,6 +101,10 @@ class TestBody:
             "content_type": "Text/Plain; a=b",
             "tail_offset": 11,
             "next_offset": "0000000000000002_0000000000000011",
+            "earliest_offset": "0000000000000000_0000000000000000",
+            "snapshot_offset": None,
+            "snapshot_at_ms": None,
+            "snapshot_bytes": None,
         }
         assert type(created) is int and type(written) is int
         assert before - 1 <= created <= between + 1 <= written <= after + 1
@@ -107,7 +112,9 @@ class TestBody:
     def test_an_empty_bucket(self, api: Api) -> None:
         """No page, so no cursor."""
         bucket = api.new_bucket()
-        assert listing(api, bucket) == {
+        body = listing(api, bucket)
+        assert type(body.pop("position")) is str
+        assert body == {
             "bucket_id": bucket,
             "prefix": "",
             "stream_count": 0,
@@ -147,17 +154,24 @@ class TestBody:
         assert set(found.values()) == {"Closed"} and len(found) == 3
 
     def test_reads_and_snapshots_are_no_writes(self, api: Api) -> None:
-        """Neither moves the tail nor `last_write_at_ms`."""
+        """Neither moves the tail nor `last_write_at_ms`; a snapshot shows beside them."""
         bucket = bucket_with(api, ["s"])
         path = api.in_bucket(bucket, "s")
         tail = api.append(path, b"abc")
-        before = listing(api, bucket)
-        written = before["streams"][0]["last_write_at_ms"]
+        (before,) = listing(api, bucket)["streams"]
+        written = before["last_write_at_ms"]
         wait_until("the clock moves on", lambda: time.time() * 1000 > written + 2)
         api.get(path)
         assert api.request("PUT", f"{path}/snapshot/{tail}", {}, b"snapshot").status == 204
         api.get(path, f"offset={tail}")
-        assert listing(api, bucket) == before
+        (after,) = listing(api, bucket)["streams"]
+        assert written < after["snapshot_at_ms"] <= time.time() * 1000 + 1
+        assert after == before | {
+            "earliest_offset": tail,
+            "snapshot_offset": tail,
+            "snapshot_at_ms": after["snapshot_at_ms"],
+            "snapshot_bytes": 8,
+        }
 
 
 class TestOrder:

@@ -6,6 +6,7 @@ from types import TracebackType
 from tailrace.client.aio_producer import produces
 from tailrace.client.aio_shell import AsyncHandle, AsyncShell, iterates, runs
 from tailrace.client.buckets import BucketFlows
+from tailrace.client.bulk import BulkFlows
 from tailrace.client.flow import Retry
 from tailrace.client.requests import Options, Text, bucket_url, server_url, stream_url
 from tailrace.client.streams import StreamFlows
@@ -58,9 +59,10 @@ class AsyncBucket(AsyncHandle[BucketFlows]):
     delete = runs(BucketFlows.delete)
     info = runs(BucketFlows.info)
     streams = iterates(BucketFlows.streams)
+    survey = runs(BucketFlows.survey)
 
 
-class AsyncClient:
+class AsyncClient(AsyncHandle[BulkFlows]):
     """
     A server's streams, for one event loop; `async with` closes its connections.
 
@@ -82,8 +84,8 @@ class AsyncClient:
         timeout_s: float = 30.0,
     ) -> None:
         self.url = server_url(url)
-        self._options = Options(headers or {}, params or {}, retry or Retry())
-        self._shell = AsyncShell(timeout_s)
+        options = Options(headers or {}, params or {}, retry or Retry())
+        super().__init__(AsyncShell(timeout_s), BulkFlows(self.url, options), options)
 
     def stream(self, path: str) -> AsyncStream:
         """
@@ -99,6 +101,14 @@ class AsyncClient:
         """The bucket at `/{bucket_id}`."""
         url = bucket_url(self.url, bucket_id)
         return AsyncBucket(self._shell, BucketFlows(url, self._options), self._options)
+
+    offsets = runs(BulkFlows.offsets)
+    rows = iterates(BulkFlows.rows)
+
+    @property
+    def retry(self) -> Retry:
+        """How often, and how patiently, what failed is tried again."""
+        return self._options.retry
 
     async def close(self) -> None:
         """Close all connections."""

@@ -8,7 +8,7 @@ from tailrace.client.errors import AnswerInvalid
 from tailrace.client.flow import Body, Flow, Give, expect_gone, fetch, refused, send
 from tailrace.client.items import Items
 from tailrace.client.requests import Options, make_call
-from tailrace.client.values import BucketInfo, Listed
+from tailrace.client.values import BucketInfo, Listed, Survey
 
 __all__ = ["BucketFlows"]
 
@@ -92,6 +92,59 @@ class BucketFlows:
             if not after or after == before:
                 return
 
+    def survey(self, prefix: str = "", since: str | None = None) -> Flow[Survey]:
+        """
+        All streams of the bucket at once; or, `since` a position of a survey before, those that
+        changed: that were written to, closed, created, deleted or have a new snapshot.
+
+        Nothing is missed between one survey and the next; something may be told twice.
+
+        Raises:
+            NotFound: There is no such bucket.
+            PositionGone: What changed since is not known: survey it whole.
+        """
+        params = {"prefix": prefix} if prefix else {}
+        if since is not None:
+            params["changed_since"] = since
+        # Where a page says how to ask for the next one, and how that is asked.
+        mark, param = ("next_cursor", "after") if since is None else ("position", "changed_since")
+        gathered = _Gathered()
+        position: str | None = None
+        while True:
+            call = yield from make_call(self._options, "GET", f"{self.url}/streams", params)
+            _, body = yield from fetch(call, self._options.retry, 200)
+            page = _json(self.url, body)
+            try:
+                gathered.add(page["streams"])
+                if since is not None or "after" not in params:
+                    # Of a whole listing the first one, from before it: what changed while we
+                    # asked comes again.
+                    position = page.get("position") if since is None else page["position"]
+                before, params[param] = params.get(param), page[mark] or ""
+                has_more = page["has_more"] and params[param] != before
+            except (KeyError, TypeError):
+                raise _no_buckets(self.url) from None
+            if not has_more:
+                return Survey(list(gathered.streams.values()), list(gathered.deleted), position)
+
+
+class _Gathered:
+    """The streams of several pages, each as it was last."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, Listed] = {}
+        self.deleted: dict[str, None] = {}
+
+    def add(self, items: list[dict[str, Any]]) -> None:
+        for item in items:
+            name = item["stream_id"]
+            self.streams.pop(name, None)
+            self.deleted.pop(name, None)
+            if item["status"] == "Deleted":
+                self.deleted[name] = None
+            else:
+                self.streams[name] = _listed(item)
+
 
 def _listed(item: dict[str, Any]) -> Listed:
     return Listed(
@@ -102,6 +155,10 @@ def _listed(item: dict[str, Any]) -> Listed:
         next_offset=item.get("next_offset"),
         created_at_ms=item["created_at_ms"],
         last_write_at_ms=item["last_write_at_ms"],
+        earliest_offset=item.get("earliest_offset"),
+        snapshot_offset=item.get("snapshot_offset"),
+        snapshot_at_ms=item.get("snapshot_at_ms"),
+        snapshot_bytes=item.get("snapshot_bytes"),
     )
 
 

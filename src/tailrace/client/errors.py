@@ -13,6 +13,7 @@ What can go wrong, one class each, under one base.
           ProducerGap          a predecessor of a batch has not arrived
             ProducerReused       the producer id and epoch were used before
         OffsetGone           410: no longer retained
+        PositionGone         410: what changed since is not known
         TooLarge             413
         RateLimited          429
         ServerFailed         5xx
@@ -28,6 +29,7 @@ __all__ = [
     "Conflict",
     "NotFound",
     "OffsetGone",
+    "PositionGone",
     "ProducerFenced",
     "ProducerGap",
     "ProducerReused",
@@ -166,6 +168,10 @@ class OffsetGone(Refused):
         return self.headers.get("stream-earliest-offset")
 
 
+class PositionGone(Refused):
+    """410: the server cannot tell what changed since. Survey the bucket whole."""
+
+
 class TooLarge(Refused):
     """413: send it in several appends."""
 
@@ -207,6 +213,8 @@ def refusal(status: int, url: str, headers: Mapping[str, str], body: bytes) -> R
     elif status == 409 and headers.get("stream-closed", "").lower() == "true":
         kind = StreamClosed
     code, detail = _problem(headers, body)
+    if code == "position-gone":
+        kind = PositionGone
     return kind(status, url, code, detail, dict(headers))
 
 

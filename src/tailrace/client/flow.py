@@ -100,7 +100,8 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    pass
+    size: int = 64 << 10
+    """No more than this, where a shell can choose."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from tailrace.client.buckets import BucketFlows
+from tailrace.client.bulk import BulkFlows
 from tailrace.client.connections import Connections
 from tailrace.client.flow import Retry
 from tailrace.client.requests import Options, Text, bucket_url, server_url, stream_url
@@ -59,9 +60,10 @@ class Bucket(Handle[BucketFlows]):
     delete = runs(BucketFlows.delete)
     info = runs(BucketFlows.info)
     streams = iterates(BucketFlows.streams)
+    survey = runs(BucketFlows.survey)
 
 
-class Client:
+class Client(Handle[BulkFlows]):
     """
     A server's streams. Safe to share between threads; `with` closes its connections.
 
@@ -83,9 +85,9 @@ class Client:
         timeout_s: float = 30.0,
     ) -> None:
         self.url = server_url(url)
-        self._options = Options(headers or {}, params or {}, retry or Retry())
+        options = Options(headers or {}, params or {}, retry or Retry())
         self._connections = Connections(timeout_s)
-        self._shell = Shell(self._connections)
+        super().__init__(Shell(self._connections), BulkFlows(self.url, options), options)
 
     def stream(self, path: str) -> Stream:
         """
@@ -101,6 +103,14 @@ class Client:
         """The bucket at `/{bucket_id}`."""
         url = bucket_url(self.url, bucket_id)
         return Bucket(self._shell, BucketFlows(url, self._options), self._options)
+
+    offsets = runs(BulkFlows.offsets)
+    rows = iterates(BulkFlows.rows)
+
+    @property
+    def retry(self) -> Retry:
+        """How often, and how patiently, what failed is tried again."""
+        return self._options.retry
 
     def close(self) -> None:
         """Close the connections that wait for a next request."""

@@ -33,7 +33,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 F_co = TypeVar("F_co", covariant=True)
 
-PIECE_BYTES: Final = 64 << 10
 # More than a producer's batch, which goes in one piece.
 LARGE_BYTES: Final = 2 << 20
 SENT_BYTES: Final = 256 << 10
@@ -203,8 +202,8 @@ def _perform(effect: Effect, exchange: _Exchange) -> Any:
             return None
         case Body():
             return exchange.read(None)
-        case Piece():
-            return exchange.read(PIECE_BYTES)
+        case Piece(size):
+            return exchange.read(size)
         case Wait(seconds):
             time.sleep(seconds)
             return None

@@ -15,8 +15,11 @@ __all__ = [
     "Item",
     "Listed",
     "Part",
+    "Place",
     "ProducerClaim",
     "Snapshot",
+    "StreamName",
+    "Survey",
     "TextChunk",
 ]
 
@@ -132,6 +135,59 @@ class Listed:
     """Its tail; servers other than ours may not say."""
     created_at_ms: int
     last_write_at_ms: int
+    earliest_offset: str | None = None
+    """The earliest that is retained; servers other than ours do not say this and what follows."""
+    snapshot_offset: str | None = None
+    snapshot_at_ms: int | None = None
+    snapshot_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The streams of a bucket, or those that changed; ask with `position` for what changes next."""
+
+    streams: list[Listed]
+    deleted: list[str]
+    """Ids of streams that are gone, of those that changed."""
+    position: str | None
+    """None where a server does not say: then the bucket is always surveyed whole."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StreamName:
+    """A stream of a server: in a bucket, or by its path on the base surface."""
+
+    bucket: str | None
+    stream: str
+
+    def __str__(self) -> str:
+        return self.stream if self.bucket is None else f"{self.bucket}/{self.stream}"
+
+    def fields(self) -> dict[str, str]:
+        """As it stands in requests that name many."""
+        if self.bucket is None:
+            return {"path": self.stream}
+        return {"bucket": self.bucket, "stream": self.stream}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a stream to find the offset of, by one of three things."""
+
+    name: StreamName
+    message: int | None = None
+    """The boundary before the message of this number,"""
+    byte: int | None = None
+    """the last boundary at or before this byte,"""
+    time_ms: int | None = None
+    """or that before the first message committed at or after this moment."""
+
+    def fields(self) -> dict[str, Any]:
+        asked = {"message": self.message, "byte": self.byte, "time": self.time_ms}
+        said = {name: value for name, value in asked.items() if value is not None}
+        if len(said) != 1:
+            raise ValueError("a place has one of message, byte and time_ms")
+        return {**self.name.fields(), **said}
 
 
 @dataclass(frozen=True, slots=True)

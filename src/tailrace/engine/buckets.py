@@ -27,7 +27,7 @@ from tailrace.protocol.state import StreamState
 if TYPE_CHECKING:
     from tailrace.engine.core import Engine
 
-__all__ = ["Bucket", "Buckets", "Listed", "Page"]
+__all__ = ["Bucket", "Buckets", "ChangedPage", "Listed", "Page"]
 
 BUCKETS_HOT_MAX: Final = 16_384
 LIST_STEP: Final = 128
@@ -65,6 +65,17 @@ class Page(NamedTuple):
 
     streams: list[Listed]
     has_more: bool
+    position: str
+    """From before its first stream was looked at: what changes after that shows in `changed`."""
+
+
+class ChangedPage(NamedTuple):
+    """Streams of a bucket that changed, oldest change first; those that are gone have no state."""
+
+    streams: list[tuple[bytes, StreamState | None]]
+    has_more: bool
+    position: str
+    """Where to go on."""
 
 
 class Buckets:
@@ -188,6 +199,7 @@ class Buckets:
         engine = self._engine
         if not self.exists(key):
             raise BucketNotFound
+        position = engine.commit.changes.position
         stem = key + b"\0"
         cursor = stem + after if after else b""
         found: list[Listed] = []
@@ -205,10 +217,42 @@ class Buckets:
                     await asyncio.sleep(0)
                     until = loop.time() + LIST_TURN_S
             if len(found) > count_max:
-                return Page(found[:count_max], has_more=True)
+                return Page(found[:count_max], has_more=True, position=position)
             if len(names) < step:
-                return Page(found, has_more=False)
+                return Page(found, has_more=False, position=position)
             cursor = names[-1]
+
+    async def changed(
+        self, key: bytes, prefix: bytes, position: str, count_max: int
+    ) -> ChangedPage:
+        """
+        Streams whose ids begin with `prefix` and that changed after a position.
+
+        Raises:
+            BucketNotFound: There is none.
+            QueryInvalid, PositionGone: What changed since cannot be told.
+        """
+        engine = self._engine
+        if not self.exists(key):
+            raise BucketNotFound
+        changes = engine.commit.changes
+        stem = key + b"\0"
+        now = changes.position
+        changed = changes.since(key, position)
+        if prefix:
+            changed = [item for item in changed if item[0].startswith(stem + prefix)]
+        found: list[tuple[bytes, StreamState | None]] = []
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LIST_TURN_S
+        for name, _ in changed[:count_max]:
+            found.append((name[len(stem) :], engine.peek(name)))
+            if loop.time() > until:
+                await asyncio.sleep(0)
+                until = loop.time() + LIST_TURN_S
+        if len(changed) <= count_max:
+            return ChangedPage(found, has_more=False, position=now)
+        # What changed again meanwhile, and was seen just now, comes once more.
+        return ChangedPage(found, has_more=True, position=changes.at(changed[count_max - 1][1]))
 
     def _names(self, prefix: bytes, after: bytes, count: int) -> list[bytes]:
         """The keys of streams that readers may see, and maybe of some that they may not."""

@@ -29,7 +29,15 @@ from tailrace.protocol.offset import Offset
 from tailrace.protocol.producer import NO_PRODUCERS, ProducerClaim, Producers, ProducerState
 from tailrace.protocol.state import Appended, Snapshot, StreamState
 
-__all__ = ["HEAD", "decode_record", "decode_state", "encode_record", "encode_state", "lengths_of"]
+__all__ = [
+    "HEAD",
+    "decode_record",
+    "decode_state",
+    "encode_record",
+    "encode_state",
+    "lengths_of",
+    "producer_of",
+]
 
 HEAD: Final = struct.Struct("<BBHIIQQQ")
 _CLAIM: Final = struct.Struct("<QQH")
@@ -105,6 +113,15 @@ def lengths_of(value: bytes, start: int, count: int) -> "array[int] | tuple[int,
     lengths = array("I")
     lengths.frombytes(value[start - 4 * count : start])
     return lengths
+
+
+def producer_of(value: bytes) -> str | None:
+    """The id of the producer of a record, if it has one."""
+    if not value[1] & _PRODUCER:
+        return None
+    _, _, size = _CLAIM.unpack_from(value, HEAD.size)
+    at = HEAD.size + _CLAIM.size
+    return value[at : at + size].decode()
 
 
 class _Checkpoint(msgspec.Struct, array_like=True, kw_only=True):

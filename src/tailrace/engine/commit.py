@@ -30,11 +30,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from tailrace.engine.base import Store, Transaction
+from tailrace.engine.changes import Changes
 from tailrace.engine.errors import StorageFailed
 from tailrace.engine.stream import Stream
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.machine import Verdict
+from tailrace.protocol.names import NO_BUCKET
 from tailrace.protocol.state import Appended, StreamState
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ SLOW_DISK_S: Final = 1.0
 class Committed:
     """What one batch does to one stream, in order."""
 
-    __slots__ = ("after", "before", "deleted", "records", "stream")
+    __slots__ = ("after", "before", "deleted", "is_news", "records", "stream")
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -67,6 +69,8 @@ class Committed:
         self.after = stream.state
         self.records: list[Appended] = []
         self.deleted = False
+        # More than that it was read: it counts as changed.
+        self.is_news = False
 
 
 class Listener(Protocol):
@@ -107,6 +111,7 @@ class GroupCommit:
         self.listener: Listener | None = None
         self.open = Batch(store.begin())
         self.syncing: Batch | None = None
+        self.changes = Changes()
         self.batches = 0
         """How many were written so far: whether there is anything to make way for."""
         self._store = store
@@ -176,10 +181,13 @@ class GroupCommit:
         self.syncing = None
         if self.open.dirty:
             self.schedule()
+        note = self.changes.note
         for stream, change in batch.changes.items():
             stream.durable = change.after
             if stream.pending is batch:
                 stream.pending = None
+            if change.is_news and stream.key[:1] != NO_BUCKET:
+                note(stream.key)
         for bucket, state in batch.buckets.items():
             bucket.durable = state
             if bucket.pending is batch:

@@ -248,18 +248,20 @@ class Engine:
         if type(record) is Appended:
             assert before is not None
             assert after is not None
+            change.is_news = True
             change.records.append(record)
             batch.transaction.append(before.id, before.tail, record)
             self._grown(stream, after, record, batch)
         elif type(record) is Created:
             assert after is not None
+            change.is_news = True
             self._streams.keep(stream.key, stream)
             self._created(stream, after, record, change, batch)
             if bucket is not None:
                 self.buckets.count(bucket, 1)
         elif type(record) is Deleted:
             assert before is not None
-            change.deleted = True
+            change.is_news = change.deleted = True
             change.records.clear()
             stream.dirty_records = stream.dirty_bytes = 0
             batch.transaction.delete(stream.key, before)
@@ -268,6 +270,7 @@ class Engine:
         elif type(record) is Published:
             assert before is not None
             assert after is not None
+            change.is_news = True
             batch.transaction.publish(stream.key, before, after, record.content)
             stream.dirty_records = stream.dirty_bytes = 0
         else:

@@ -5,22 +5,30 @@ A record holds one message or a batch of them; an offset may lie inside a batch,
 one. Both always fall on message boundaries, which the record's lengths give.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import islice
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from tailrace.engine.base import Store
-from tailrace.engine.codec import HEAD, lengths_of
+from tailrace.engine.codec import HEAD, lengths_of, producer_of
 from tailrace.engine.errors import StorageDamaged
 from tailrace.protocol.errors import OffsetBeyondTail, OffsetGone, OffsetMisaligned
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
 
-__all__ = ["Slice", "locate", "read_slice"]
+__all__ = ["Slice", "check_bounds", "locate", "read_records", "read_slice"]
 
 
 RECORD_SLICES_MAX: Final = 16
 """A record is read whole for each slice of it: where nothing else forbids, in so many at most."""
+RECORD_WHOLE_BYTES_MAX: Final = 4 << 20
+"""Who reads record by record is given one of up to this size in one slice."""
+RECORDS_MAX: Final = 1024
+"""So many records are read in one go: they may be of one byte each,"""
+MESSAGES_MAX: Final = 65_536
+"""and so may the messages of one."""
+_FIT_COUNT: Final = 4096
 
 
 class Slice(NamedTuple):
@@ -31,9 +39,19 @@ class Slice(NamedTuple):
     parts: list[bytes | memoryview]
     lengths: list[Sequence[int]]
     """Of the messages in each part, if they were asked for."""
+    times: Sequence[int] = ()
+    """When each part was committed, likewise."""
+    producers: Sequence[str | None] = ()
+    """Who wrote each part, if that was asked for."""
 
 
-def _bounds(state: StreamState, offset: Offset) -> None:
+def check_bounds(state: StreamState, offset: Offset) -> None:
+    """
+    Check an offset as far as the state alone can tell.
+
+    Raises:
+        OffsetBeyondTail, OffsetGone, OffsetMisaligned: It is not one that this stream returned.
+    """
     tail, earliest = state.tail, state.earliest
     if offset.byte > tail.byte or offset.message > tail.message:
         raise OffsetBeyondTail(offset.token(), tail.token())
@@ -51,7 +69,7 @@ def locate(store: Store, state: StreamState, offset: Offset) -> None:
     Raises:
         OffsetBeyondTail, OffsetGone, OffsetMisaligned: It is not one that this stream returned.
     """
-    _bounds(state, offset)
+    check_bounds(state, offset)
     if offset != state.tail and offset != state.earliest:
         read_slice(store, state, offset, 1)
 
@@ -68,7 +86,7 @@ def read_slice(
         OffsetBeyondTail, OffsetGone, OffsetMisaligned: As for `locate`.
         StorageDamaged: What was stored cannot be read.
     """
-    _bounds(state, start)
+    check_bounds(state, start)
     found = Slice(start, start, [], [])
     if start == state.tail:
         return found
@@ -91,7 +109,8 @@ def read_slice(
             at = len(value) - size
             found.parts.append(memoryview(value)[at : at + length])
             if lengths:
-                _measure(found, value, head, count, skipped, taken)
+                found.lengths.append(lengths_of(value, head, count)[skipped : skipped + taken])
+                _let_go(found.parts, value)
         message += taken
         byte += length
         room -= length
@@ -103,12 +122,72 @@ def read_slice(
     return found._replace(end=Offset(message, byte))
 
 
-def _measure(found: Slice, value: bytes, head: int, count: int, skipped: int, taken: int) -> None:
-    """Add the lengths of the messages in the part that was just added."""
-    found.lengths.append(lengths_of(value, head, count)[skipped : skipped + taken])
-    if len(found.parts[-1]) < len(value) // 2:
-        # Whoever takes his time with a piece of a large batch must not hold all of it.
-        found.parts[-1] = bytes(found.parts[-1])
+def read_records(
+    store: Store,
+    state: StreamState,
+    start: Offset,
+    until: Offset,
+    bytes_about: int,
+    bytes_max: int,
+    *,
+    producers: bool = False,
+) -> Slice:
+    """
+    The messages from one known offset towards another, with all that their records say of them.
+
+    Record by record: about so many bytes, and more if a record is larger, since each is read whole;
+    but never more than `bytes_max`, unless the first message alone is larger. Fewer, if they are
+    very small.
+
+    Raises:
+        OffsetMisaligned: `start` does not lie between two messages.
+        StorageDamaged: What was stored cannot be read.
+    """
+    message, byte = start
+    parts: list[bytes | memoryview] = []
+    lengths: list[Sequence[int]] = []
+    times: list[int] = []
+    names: list[str | None] = []
+    room = min(bytes_about, bytes_max)
+    for value in store.scan(state.id, byte, until.byte):
+        _, _, _, head, count, first_message, first_byte, time = HEAD.unpack_from(value)
+        skipped = 0
+        if first_byte != byte or first_message != message:
+            skipped = _skip(value, head, count, message - first_message, byte - first_byte, start)
+        size = len(value) - head - (byte - first_byte)
+        if not parts:
+            # What is cut is read again for the rest: in one go, or in few.
+            whole = size if size <= RECORD_WHOLE_BYTES_MAX else size // RECORD_SLICES_MAX
+            room = min(max(room, whole), bytes_max)
+        elif size > room or message + count - start.message > MESSAGES_MAX:
+            break
+        taken, length = min(count - skipped, MESSAGES_MAX), size
+        fitting = min(room, until.byte - byte)
+        if size > fitting or taken < count - skipped:
+            end = skipped + taken
+            taken, length = _fit(value, head, count, skipped, fitting, first=not parts, end=end)
+        at = len(value) - size
+        parts.append(memoryview(value)[at : at + length])
+        _let_go(parts, value)
+        lengths.append(lengths_of(value, head, count)[skipped : skipped + taken])
+        times.append(time)
+        if producers:
+            names.append(producer_of(value))
+        message += taken
+        byte += length
+        room -= length
+        if length < size or room <= bytes_about // 2 or len(parts) == RECORDS_MAX:
+            # Not to read one more, only to see that it does not fit.
+            break
+    if not parts and start != until:
+        raise StorageDamaged(start.token())
+    return Slice(start, Offset(message, byte), parts, lengths, times, names)
+
+
+def _let_go(parts: list[bytes | memoryview], value: bytes) -> None:
+    """Whoever takes his time with a piece of a large batch must not hold all of it."""
+    if len(parts[-1]) < len(value) // 2:
+        parts[-1] = bytes(parts[-1])
 
 
 def _skip(value: bytes, head: int, count: int, messages: int, size: int, start: Offset) -> int:
@@ -119,13 +198,26 @@ def _skip(value: bytes, head: int, count: int, messages: int, size: int, start: 
 
 
 def _fit(
-    value: bytes, head: int, count: int, skipped: int, room: int, *, first: bool
+    value: bytes,
+    head: int,
+    count: int,
+    skipped: int,
+    room: int,
+    *,
+    first: bool,
+    end: int | None = None,
 ) -> tuple[int, int]:
-    """How many more messages of a batch fit, and their bytes; the very first always does."""
+    """How many messages of a batch, up to `end`, fit, and their bytes; the very first does."""
+    lengths = lengths_of(value, head, count)
     taken = length = 0
-    for one in islice(lengths_of(value, head, count), skipped, None):
-        if length + one > room and not (first and taken == 0):
+    end = count if end is None else end
+    for at in range(skipped, end, _FIT_COUNT):
+        ends = list(accumulate(lengths[at : min(end, at + _FIT_COUNT)], initial=length))
+        # No room at all may be left, or less: then not even the nothing before the first fits.
+        fitting = max(0, bisect_right(ends, room) - 1)
+        taken, length = taken + fitting, ends[fitting]
+        if fitting < len(ends) - 1:
             break
-        taken += 1
-        length += one
+    if first and not taken:
+        return 1, lengths[skipped]
     return taken, length

@@ -23,6 +23,7 @@ __all__ = [
     "OffsetGone",
     "OffsetInvalid",
     "OffsetMisaligned",
+    "PositionGone",
     "ProducerEpochStart",
     "ProducerFenced",
     "ProducerGap",
@@ -158,6 +159,25 @@ class OffsetGone(Refusal):
         return (
             f"{self.token} lies before the earliest retained offset {self.earliest}: start again "
             "from the stream's /bootstrap"
+        )
+
+
+class PositionGone(Refusal):
+    """What changed since a position is not remembered: the server was restarted, or too much."""
+
+    status = 410
+    code = "position-gone"
+    title = "Position is no longer known"
+
+    def __init__(self, position: str) -> None:
+        super().__init__(position)
+        self.position = position
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"the server cannot tell what changed since {self.position}: list the bucket whole, "
+            "and go on from the position of that listing"
         )
 
 

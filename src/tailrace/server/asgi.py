@@ -262,7 +262,7 @@ class _Stream:
 
     def __init__(self, live: LiveBody) -> None:
         self._live = live
-        self._frames: deque[bytes] = deque()
+        self._frames: deque[bytes | memoryview] = deque()
         self._bytes = 0
         self._finished = self._aborted = False
         self._wake = asyncio.Event()

@@ -7,9 +7,10 @@ from typing import Final
 
 import msgspec
 
-from tailrace.engine.buckets import Listed, Page
+from tailrace.engine.buckets import ChangedPage, Page
 from tailrace.engine.core import Engine, Outcome
 from tailrace.protocol.errors import QueryInvalid, Refusal
+from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
 from tailrace.server.compress import COMPRESS_BYTES_MIN, compress, negotiate
 from tailrace.server.message import Request, Response
@@ -68,8 +69,15 @@ class BucketRequests:
         prefix = query.get("prefix", "")
         limit = _limit(query.get("limit"))
         after = query.get("after", "").encode()
-        page = await self._buckets.page(key, prefix.encode(), after, limit)
-        body = _page(key, prefix, page)
+        since = query.get("changed_since")
+        if since is None:
+            page = await self._buckets.page(key, prefix.encode(), after, limit)
+            body = _page(key, prefix, page)
+        elif after:
+            raise QueryInvalid("after", "has no place beside changed_since: go on from position")
+        else:
+            changed = await self._buckets.changed(key, prefix.encode(), since, limit)
+            body = _changed(key, prefix, changed)
         headers = [_JSON, h.NO_STORE, (b"Vary", b"Accept-Encoding")]
         coding = negotiate(request.headers.get(b"accept-encoding", b""))
         if coding is not None and len(body) > COMPRESS_BYTES_MIN:
@@ -93,21 +101,44 @@ def _page(key: bytes, prefix: str, page: Page) -> bytes:
             "bucket_id": key.decode(),
             "prefix": prefix,
             "stream_count": len(page.streams),
-            "streams": [_listed(item) for item in page.streams],
+            "streams": [_listed(*item) for item in page.streams],
             "next_cursor": page.streams[-1].stream_id.decode() if page.streams else None,
             "has_more": page.has_more,
+            "position": page.position,
         }
     )
 
 
-def _listed(item: Listed) -> dict[str, object]:
-    state = item.state
+def _changed(key: bytes, prefix: str, page: ChangedPage) -> bytes:
+    return msgspec.json.encode(
+        {
+            "bucket_id": key.decode(),
+            "prefix": prefix,
+            "stream_count": len(page.streams),
+            "streams": [
+                {"stream_id": name.decode(), "status": "Deleted"}
+                if state is None
+                else _listed(name, state)
+                for name, state in page.streams
+            ],
+            "has_more": page.has_more,
+            "position": page.position,
+        }
+    )
+
+
+def _listed(stream_id: bytes, state: StreamState) -> dict[str, object]:
+    snapshot = state.snapshot
     return {
-        "stream_id": item.stream_id.decode(),
+        "stream_id": stream_id.decode(),
         "status": "Closed" if state.closed else "Open",
         "content_type": state.content_type,
         "tail_offset": state.tail.byte,
         "next_offset": state.tail.token(),
         "created_at_ms": state.created_at,
         "last_write_at_ms": state.written_at,
+        "earliest_offset": state.earliest.token(),
+        "snapshot_offset": None if snapshot is None else snapshot.offset.token(),
+        "snapshot_at_ms": None if snapshot is None else snapshot.time,
+        "snapshot_bytes": None if snapshot is None else snapshot.size,
     }

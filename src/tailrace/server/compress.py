@@ -21,7 +21,7 @@ class _Zlib:
     def __init__(self, bits: int) -> None:
         self._packer = zlib.compressobj(1, zlib.DEFLATED, bits)
 
-    def pack(self, piece: bytes) -> bytes:
+    def pack(self, piece: bytes | memoryview) -> bytes:
         return self._packer.compress(piece)
 
     def finish(self) -> bytes:
@@ -32,7 +32,7 @@ class _Brotli:
     def __init__(self) -> None:
         self._packer = brotli.Compressor(quality=3)
 
-    def pack(self, piece: bytes) -> bytes:
+    def pack(self, piece: bytes | memoryview) -> bytes:
         data: bytes = self._packer.process(piece)
         return data
 
@@ -45,7 +45,7 @@ class _Zstd:
     def __init__(self) -> None:
         self._packer = zstandard.ZstdCompressor(level=1).compressobj()
 
-    def pack(self, piece: bytes) -> bytes:
+    def pack(self, piece: bytes | memoryview) -> bytes:
         return self._packer.compress(piece)
 
     def finish(self) -> bytes:

@@ -3,6 +3,7 @@
 from tailrace.protocol.errors import Refusal
 
 __all__ = [
+    "ArrowMissing",
     "BodyTooLarge",
     "ContentCodingRefused",
     "HeadersTooLarge",
@@ -10,6 +11,7 @@ __all__ = [
     "MalformedRequest",
     "MethodNotAllowed",
     "NotReady",
+    "RequestInvalid",
     "RequestTimeout",
     "RouteNotFound",
     "SnapshotNotStored",
@@ -141,6 +143,32 @@ class MalformedRequest(Refusal):
 
     code = "request-malformed"
     title = "Malformed request"
+
+
+class RequestInvalid(Refusal):
+    """The body of a request for offsets or rows is not of its form."""
+
+    code = "request-invalid"
+    title = "Invalid request body"
+
+
+class ArrowMissing(Refusal):
+    """Rows are answered as Arrow, and this server cannot make it."""
+
+    status = 501
+    code = "arrow-missing"
+    title = "Arrow is not installed"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"the server lacks what makes Arrow ({self.reason}): install it with "
+            "pip install 'tailrace[arrow]' and restart the server"
+        )
 
 
 class UpgradeRefused(Refusal):

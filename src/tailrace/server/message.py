@@ -65,7 +65,7 @@ class Frame:
 
     __slots__ = ("_chunk", "data")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
         self.data = data
         self._chunk: bytes | None = None
 
@@ -73,7 +73,7 @@ class Frame:
     def chunk(self) -> bytes:
         """The same in HTTP/1.1 chunked framing."""
         if self._chunk is None:
-            self._chunk = b"%x\r\n%b\r\n" % (len(self.data), self.data)
+            self._chunk = b"".join((b"%x\r\n" % len(self.data), self.data, b"\r\n"))
         return self._chunk
 
 

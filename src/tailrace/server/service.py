@@ -24,8 +24,10 @@ from tailrace.server.buckets import BucketRequests
 from tailrace.server.errors import Internal, MethodNotAllowed, NotReady, RouteNotFound
 from tailrace.server.live import Live
 from tailrace.server.message import BodySink, Request, Response, Waiting
+from tailrace.server.offsets import Offsets
 from tailrace.server.problem import problem
 from tailrace.server.reads import Reads, parse_until, parse_where
+from tailrace.server.rows import Rows
 from tailrace.server.settings import Settings
 from tailrace.server.snapshots import Snapshots
 from tailrace.server.target import (
@@ -57,6 +59,8 @@ _METHODS: Final = {
     Resource.LATEST: ("GET", "HEAD"),
     Resource.SNAPSHOT: ("GET", "HEAD", "PUT", "DELETE"),
     Resource.BOOTSTRAP: ("GET", "HEAD"),
+    Resource.OFFSETS: ("POST",),
+    Resource.ROWS: ("POST",),
     Resource.OWN: ("GET", "HEAD"),
 }
 
@@ -105,6 +109,8 @@ class Service:
         self._buckets = BucketRequests(engine)
         self._snapshots = Snapshots(engine, settings.snapshot_bytes_max)
         self._bootstrap = Bootstrap(engine)
+        self._offsets = Offsets(engine)
+        self._rows = Rows(engine)
         self._tasks: set[asyncio.Task[Response]] = set()
         self.live = Live(
             engine,
@@ -260,6 +266,10 @@ class Service:
                 reply(self._snapshots.read(request, key, offset))
             case Resource.BOOTSTRAP, _:
                 return self._later(self._bootstrap.answer(request, key), request, reply)
+            case Resource.OFFSETS, _:
+                return self._later(self._offsets.answer(request), request, reply)
+            case Resource.ROWS, _:
+                return self._later(self._rows.answer(request), request, reply)
             case _:
                 reply(self._own(request))
         return None

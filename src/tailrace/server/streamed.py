@@ -23,7 +23,9 @@ class StreamedBody:
 
     endless = False
 
-    def __init__(self, source: AsyncIterator[bytes], release: Callable[[], None]) -> None:
+    def __init__(
+        self, source: AsyncIterator[bytes | memoryview], release: Callable[[], None]
+    ) -> None:
         self._source = source
         self._release = release
         self._task: asyncio.Task[None] | None = None
@@ -60,7 +62,7 @@ class StreamedBody:
             sink.finish()
 
 
-async def packed(source: AsyncIterator[bytes], coding: str) -> AsyncIterator[bytes]:
+async def packed(source: AsyncIterator[bytes | memoryview], coding: str) -> AsyncIterator[bytes]:
     """The pieces of a source, compressed as they come."""
     packer = Packer(coding)
     loop = asyncio.get_running_loop()

@@ -11,6 +11,7 @@ if it holds NUL or, on the base surface, a backslash. The key of a stream never 
     /{bucket_id}/{stream_id}/snapshot          its latest snapshot (X§2)
     /{bucket_id}/{stream_id}/snapshot/{offset}
     /{bucket_id}/{stream_id}/bootstrap         both, and what came after (X§3)
+    /-/offsets, /-/rows                        places and messages of many streams
     /-/…                                       what is ours and not the protocol's
 """
 
@@ -31,6 +32,7 @@ __all__ = [
     "STREAM_PREFIX",
     "Resource",
     "Target",
+    "base_key",
     "parse_query",
     "resolve",
     "resolve_short",
@@ -44,7 +46,7 @@ _QUERY_FIELDS_MAX: Final = 64
 
 READ_QUERY: Final = ("offset", "until", "live", "cursor")
 """The parameters of a read."""
-LISTING_QUERY: Final = ("prefix", "after", "limit")
+LISTING_QUERY: Final = ("prefix", "after", "limit", "changed_since")
 """The parameters of the listing of a bucket."""
 
 
@@ -57,7 +59,12 @@ class Resource(Enum):
     LATEST = "latest snapshot"
     SNAPSHOT = "snapshot"
     BOOTSTRAP = "bootstrap"
+    OFFSETS = "offsets"
+    ROWS = "rows"
     OWN = "own"
+
+
+_OURS: Final = {b"/-/offsets": Resource.OFFSETS, b"/-/rows": Resource.ROWS}
 
 
 class Target(NamedTuple):
@@ -79,13 +86,13 @@ def resolve(path: bytes) -> Target:
         RouteNotFound: Nothing is there.
     """
     if path.startswith(STREAM_PREFIX):
-        return Target(Resource.STREAM, _base_key(path))
+        return Target(Resource.STREAM, base_key(_decode(path[len(STREAM_PREFIX) :])))
     if path == b"*":
         # `OPTIONS *`: the server as a whole.
         return Target(Resource.OWN)
     segments = [_decode(segment) for segment in path[1:].split(b"/")]
     if segments[0] == "-":
-        return Target(Resource.OWN)
+        return Target(_OURS.get(path, Resource.OWN))
     if segments[0] in _NOT_BUCKETS or path[:1] != b"/":
         raise RouteNotFound
     return _bucketed(segments)
@@ -117,8 +124,14 @@ def _bucketed(segments: list[str]) -> Target:
     )
 
 
-def _base_key(path: bytes) -> bytes:
-    name = _decode(path[len(STREAM_PREFIX) :]).encode()
+def base_key(text: str) -> bytes:
+    """
+    The key of a stream of the base protocol, by its path.
+
+    Raises:
+        NameInvalid: No stream can be called this.
+    """
+    name = text.encode()
     if b"\0" in name or b"\\" in name:
         raise NameInvalid("the path must not contain NUL or a backslash")
     for segment in name.split(b"/"):

@@ -136,14 +136,19 @@ class RocksStore(Store):
 
     def scan(self, stream_id: int, start: int, end: int) -> Iterator[bytes]:
         first = PAIR.pack(stream_id, start)
-        if first not in self._records:
+        found = items(self._records, first, PAIR.pack(stream_id, end))
+        # Not by asking for the key: that reads a record, and this would read it again.
+        key, value = next(found, (b"", b""))
+        if key != first:
             # Inside a batch of messages: step back to the record that holds it.
             at = self._records.iter()
             at.seek_for_prev(first)
             if at.valid() and at.key()[:8] == first[:8]:
                 yield at.value()
             at.status()
-        for _, value in items(self._records, first, PAIR.pack(stream_id, end)):
+        if key:
+            yield value
+        for _, value in found:
             yield value
 
     def due(self, now: int, count_max: int) -> list[Due]:

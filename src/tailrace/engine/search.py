@@ -1,0 +1,105 @@
+"""
+Where in a stream a message, a byte or a moment is: by looking at few records, however long it is.
+
+The record that holds a byte is found at once; each look at one says which messages, which bytes and
+which moment it has, so that half of what is left, or more, can be ruled out.
+"""
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import NamedTuple
+
+from tailrace.engine.base import Store
+from tailrace.engine.codec import HEAD, lengths_of
+from tailrace.engine.errors import StorageDamaged
+from tailrace.protocol.offset import Offset
+from tailrace.protocol.state import StreamState
+
+__all__ = ["find_byte", "find_message", "find_time"]
+
+
+class _Found(NamedTuple):
+    """A stored record, and what its head says."""
+
+    value: bytes
+    head: int
+    messages: int
+    message: int
+    byte: int
+    time: int
+
+    @property
+    def end(self) -> int:
+        return self.byte + len(self.value) - self.head
+
+
+def _record_at(store: Store, state: StreamState, byte: int) -> _Found:
+    """The record that holds a retained byte."""
+    for value in store.scan(state.id, byte, byte + 1):
+        _, _, _, head, count, message, first, time = HEAD.unpack_from(value)
+        found = _Found(value, head, count, message, first, time)
+        if found.byte <= byte < found.end:
+            return found
+    raise StorageDamaged(state.earliest.token())
+
+
+def _within(found: _Found, count: int) -> Offset:
+    """The boundary after so many messages of a record."""
+    lengths = lengths_of(found.value, found.head, found.messages)
+    return Offset(found.message + count, found.byte + sum(lengths[:count]))
+
+
+def find_message(store: Store, state: StreamState, message: int) -> Offset:
+    """The boundary before a message, by its number; kept within what is retained."""
+    if message <= state.earliest.message:
+        return state.earliest
+    low, high = state.earliest, state.tail
+    halve = False
+    while message < high.message:
+        # As if all were of one size, which is seldom far off; but then by halves, which always
+        # comes to an end.
+        size = high.byte - low.byte
+        share = size * (message - low.message) // (high.message - low.message)
+        at = low.byte + (size // 2 if halve else min(share, size - 1))
+        halve = not halve
+        found = _record_at(store, state, at)
+        if message < found.message:
+            high = Offset(found.message, found.byte)
+        elif message >= found.message + found.messages:
+            low = Offset(found.message + found.messages, found.end)
+        else:
+            return _within(found, message - found.message)
+    return high
+
+
+def find_byte(store: Store, state: StreamState, byte: int) -> Offset:
+    """The last boundary at or before a byte; kept within what is retained."""
+    if byte >= state.tail.byte:
+        return state.tail
+    if byte <= state.earliest.byte:
+        return state.earliest
+    found = _record_at(store, state, byte)
+    lengths = lengths_of(found.value, found.head, found.messages)
+    count = bisect_right(list(accumulate(lengths)), byte - found.byte)
+    return max(state.earliest, _within(found, count))
+
+
+def find_time(store: Store, state: StreamState, time: int) -> Offset:
+    """
+    The boundary before the first message that was committed at or after a moment.
+
+    By the server's clock as it was then: where that was set back, near there.
+    """
+    best = state.tail
+    if time > state.written_at:
+        return best
+    low, high = state.earliest.byte, best.byte
+    while low < high:
+        found = _record_at(store, state, (low + high) // 2)
+        if found.time >= time:
+            best = Offset(found.message, found.byte)
+            high = found.byte
+        else:
+            low = found.end
+    # The first record that is retained may begin before what is.
+    return max(state.earliest, best)

@@ -1,0 +1,135 @@
+"""`POST /-/offsets`: places in many streams."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.support.http import Response
+from tests.support.publishing import KINDS_ONCE, offset, publish
+from tests.support.streams import Api, check_common, check_problem
+
+pytestmark = pytest.mark.parametrize("kind", KINDS_ONCE, indirect=True, scope="session")
+
+JSON = "application/json"
+
+
+def ask(api: Api, body: bytes) -> Response:
+    where = f"{api.server.base_path}/-/offsets"
+    return api.request("POST", where, {"Content-Type": JSON}, body)
+
+
+def places(api: Api, *asked: dict[str, Any]) -> list[dict[str, Any]]:
+    response = ask(api, json.dumps({"places": asked}).encode())
+    assert response.status == 200, (response.status, response.body)
+    assert response.headers["content-type"] == JSON
+    assert response.headers["cache-control"] == "no-store"
+    check_common(response)
+    found: list[dict[str, Any]] = json.loads(response.body)["places"]
+    assert len(found) == len(asked)
+    return found
+
+
+def test_by_message_byte_and_time(api: Api) -> None:
+    """In a bucket and on the base surface; all three of one stream, and each kept within it."""
+    bucket = api.new_bucket()
+    name = "é ?/x".replace("/", "-")
+    path = api.create(JSON, path=api.in_bucket(bucket, quote(name)))
+    api.append(path, b"[1,22,333]", content_type=JSON)
+    listed = json.loads(api.get(api.in_bucket(bucket, "streams")).body)["streams"][0]
+    here = {"bucket": bucket, "stream": name}
+    written = listed["last_write_at_ms"]
+    assert places(
+        api,
+        {**here, "message": 0},
+        {**here, "message": 2},
+        {**here, "message": 9},
+        {**here, "byte": 0},
+        {**here, "byte": 4},
+        {**here, "byte": 5},
+        {**here, "byte": 100},
+        {**here, "time": 0},
+        {**here, "time": written},
+        {**here, "time": written + 1},
+    ) == [
+        {"offset": offset(*at)}
+        for at in ((0, 0), (2, 5), (3, 9), (0, 0), (1, 2), (2, 5), (3, 9), (0, 0), (0, 0), (3, 9))
+    ]
+    api.create(path=f"{api.server.base_path}/v1/stream/offsets/{bucket}", body=b"abc")
+    assert places(api, {"path": f"offsets/{bucket}", "byte": 2}) == [{"offset": offset(0, 0)}]
+
+
+def test_what_is_gone_is_kept_out(api: Api) -> None:
+    bucket = api.new_bucket()
+    path = api.create(path=api.in_bucket(bucket, "s"))
+    tails = [api.append(path, b"abc") for _ in range(4)]
+    publish(api, path, tails[1], b"snapshot")
+    here = {"bucket": bucket, "stream": "s"}
+    found = places(api, *({**here, how: 0} for how in ("message", "byte", "time")))
+    assert found == [{"offset": tails[1]}] * 3
+
+
+def test_each_place_fails_on_its_own(api: Api) -> None:
+    bucket = api.new_bucket()
+    api.create(path=api.in_bucket(bucket, "s"))
+    found = places(
+        api,
+        {"bucket": bucket, "stream": "missing", "byte": 0},
+        {"bucket": "never-created", "stream": "s", "byte": 0},
+        {"bucket": "NO", "stream": "s", "byte": 0},
+        {"bucket": bucket, "stream": "a/b", "byte": 0},
+        {"path": "a//b", "byte": 0},
+        {"path": "x", "bucket": bucket, "stream": "s", "byte": 0},
+        {"bucket": bucket, "byte": 0},
+        {"byte": 0},
+        {"bucket": bucket, "stream": "s"},
+        {"bucket": bucket, "stream": "s", "byte": 0, "time": 0},
+        {"bucket": bucket, "stream": "s", "byte": 0},
+    )
+    errors = [item["error"] for item in found[:-1]]
+    assert [(error["status"], error["code"]) for error in errors] == [
+        (404, "stream-not-found"),
+        (404, "bucket-not-found"),
+        (400, "bucket-invalid"),
+        (400, "path-invalid"),
+        (400, "path-invalid"),
+        *[(400, "request-invalid")] * 5,
+    ]
+    assert all(error["detail"] for error in errors)
+    assert found[-1] == {"offset": offset(0, 0)}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"[]", b"{}", b'{"places":1}', b'{"places":[1]}', b'{"places":[{"byte":"1"}]}',
+        b'{"places":[{"bucket":1}]}', b"\xff", b'{"places":[{"path":"\xff"}]}',
+        b'{"places":[{"path":"\\ud800","byte":1}]}', b"[" * 100_000,
+    ],
+    ids=lambda body: body[:30],
+)  # fmt: skip
+def test_a_body_of_another_form_is_400(api: Api, body: bytes) -> None:
+    check_problem(ask(api, body), 400, "request-invalid")
+
+
+def test_as_many_as_a_request_may_have(api: Api) -> None:
+    bucket = api.new_bucket()
+    api.create(path=api.in_bucket(bucket, "s"), body=b"abc")
+    place = {"bucket": bucket, "stream": "s", "time": 0}
+    assert places(api, *[place] * 10_000) == [{"offset": offset(0, 0)}] * 10_000
+    assert places(api) == []
+    too_many = ask(api, json.dumps({"places": [place] * 10_001}).encode())
+    assert "10000" in check_problem(too_many, 400, "request-invalid")["detail"]
+
+
+def test_only_post_is_allowed(api: Api) -> None:
+    for own in ("offsets", "rows"):
+        where = f"{api.server.base_path}/-/{own}"
+        for method in ("GET", "PUT", "DELETE"):
+            response = api.request(method, where)
+            check_problem(response, 405, "method-not-allowed")
+            assert response.headers["allow"] == "POST, OPTIONS"
+        assert api.request("OPTIONS", where).status == 204

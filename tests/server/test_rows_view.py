@@ -1,0 +1,187 @@
+"""What an answer of rows holds on to while it is made, over every store and without a socket."""
+
+import asyncio
+import hashlib
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from tailrace.protocol.state import Publish, Snapshot
+from tailrace.server import rows
+from tailrace.server.errors import ArrowMissing
+from tailrace.server.message import Frame, Request
+from tests.contract.harness import KINDS, World
+
+KEY = b"\0s"
+MESSAGE = b"x" * (1 << 20)
+COUNT = 8
+
+
+@pytest.fixture(params=KINDS)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """With a stream of some batches' length."""
+    with World(request.param, tmp_path / "data") as world:
+        world.create(KEY)
+        for number in range(COUNT):
+            world.append(KEY, b"%d" % number + MESSAGE)
+        yield world
+
+
+class Peer:
+    """Reads only when it is told to."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.blocked = True
+        self.finished = self.aborted = False
+
+    def write_frame(self, frame: Frame) -> None:
+        self.pieces.append(bytes(frame.data))
+
+    def finish(self) -> None:
+        self.finished = True
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def start(world: World, *ranges: dict[str, str]) -> tuple[Any, Peer]:
+    """An answer whose first piece is on its way."""
+    body = msgspec.json.encode({"ranges": ranges})
+    peer = Peer()
+
+    async def begin() -> Any:
+        answer = await rows.Rows(world.engine).answer(Request("POST", b"/-/rows", b"", {}, body))
+        assert answer.live is not None
+        answer.live.start(peer)
+        return answer.live
+
+    return world.run(begin()), peer
+
+
+def drain(world: World, live: Any, peer: Peer, count: int = sys.maxsize) -> None:
+    """Let the peer read so many pieces more."""
+
+    async def read() -> None:
+        async with asyncio.timeout(20):
+            wanted = len(peer.pieces) + count
+            while len(peer.pieces) < wanted and not peer.finished:
+                live.drained()
+                await asyncio.sleep(0)
+
+    world.run(read())
+
+
+def values(peer: Peer) -> list[bytes]:
+    found = pa.ipc.open_stream(b"".join(peer.pieces)).read_all()
+    assert found.column("status").to_pylist()[-1] == "end"
+    return [value for value in found.column("value").to_pylist() if value is not None]
+
+
+def records(world: World, stream_id: int) -> int:
+    return len(list(world.store.scan(stream_id, 0, 1 << 60)))
+
+
+EXPECTED = [b"%d" % number + MESSAGE for number in range(COUNT)]
+
+
+def test_a_stream_that_is_deleted_is_read_to_its_end(world: World) -> None:
+    """And gives its room back afterwards."""
+    stream_id = world.find(KEY).id
+    live, peer = start(world, {"path": "s"})
+    drain(world, live, peer, 2)
+    world.delete(KEY)
+    world.sweep()
+    assert records(world, stream_id) == COUNT
+    drain(world, live, peer)
+    assert peer.finished and values(peer) == EXPECTED
+    world.sweep()
+    assert records(world, stream_id) == 0
+
+
+def test_a_snapshot_takes_nothing_from_who_reads(world: World) -> None:
+    state = world.find(KEY)
+    live, peer = start(world, {"path": "s"})
+    drain(world, live, peer, 2)
+    snapshot = Snapshot(
+        state.tail, world.engine.take_id(), 1, "a/b", hashlib.sha256(b"x").digest(), True
+    )
+    world.state(KEY, Publish(state.id, snapshot, b"x"))
+    world.append(KEY, b"later")
+    world.sweep()
+    drain(world, live, peer)
+    assert peer.finished and values(peer) == EXPECTED
+
+
+def test_a_range_is_looked_at_when_its_turn_comes(world: World) -> None:
+    """What is not being read is not held, and what came meanwhile is there."""
+    world.create(b"\0later")
+    live, peer = start(world, {"path": "s"}, {"path": "later"})
+    drain(world, live, peer, 2)
+    world.append(b"\0later", b"new")
+    assert len(world.engine.pins._held) == 1
+    drain(world, live, peer)
+    assert values(peer) == [*EXPECTED, b"new"]
+    assert not world.engine.pins._held
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 2, 3])
+def test_a_peer_that_goes_away_holds_nothing(world: World, pieces: int) -> None:
+    live, peer = start(world, {"path": "s"})
+    drain(world, live, peer, pieces)
+    live.cancel()
+    world.turn()
+    assert not world.engine.pins._held
+    assert not peer.finished and not peer.aborted
+
+
+def test_an_answer_gives_others_their_turn(world: World) -> None:
+    """However fast the peer reads: between two batches the loop goes round."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def read() -> int:
+        counting = asyncio.create_task(count())
+        asked = rows._decode(msgspec.json.encode({"ranges": [{"path": "s"}]}))
+        batches = rows._import_batches()(rows._columns(asked.columns))
+        body = rows._Body(world.engine, asked, batches)
+        found = 0
+        source: AsyncIterator[bytes | memoryview] = body.pieces()
+        async for _ in source:
+            found += 1
+        counting.cancel()
+        return found
+
+    pieces = world.run(read())
+    assert turns >= pieces - 3 >= COUNT - 1
+
+
+def test_it_is_a_read_and_restarts_a_sliding_ttl(tmp_path: Path) -> None:
+    with World("memory", tmp_path, sliding=True) as world:
+        world.create(KEY, ttl_s=10)
+        world.now += 9_000
+        drain(world, *start(world, {"path": "s"}))
+        world.now += 9_000
+        assert world.find(KEY).touched_at == world.now - 9_000
+
+
+def test_without_arrow_it_says_what_to_install(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "tailrace.server.arrow", raising=False)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    request = Request("POST", b"/-/rows", b"", {}, b'{"ranges":[]}')
+    with pytest.raises(ArrowMissing) as caught:
+        world.run(rows.Rows(world.engine).answer(request))
+    assert caught.value.status == 501
+    assert "pip install 'tailrace[arrow]'" in caught.value.detail
