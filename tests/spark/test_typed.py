@@ -66,7 +66,9 @@ def is_fitting(name: str, value: Any) -> bool:
         case "name":
             return type(value) is str
         case "score":
-            return type(value) in (int, float)
+            return type(value) is float or (
+                type(value) is int and abs(value) < 1e300 and int(float(value)) == value
+            )
         case "ok":
             return type(value) is bool
     return False
@@ -116,9 +118,16 @@ def test_rescued_text_is_as_it_was() -> None:
     assert row["_rescued"] == '{"id":12345678901234567890,"x":1e2,"y":"\\u00e4"}'
 
 
+def test_text_that_is_not_utf8_is_rescued_as_far_as_it_can_be_shown() -> None:
+    [row] = parse([b'{"a":"\xff","b":1}'], b=LongType())
+    assert (row["b"], row["_rescued"]) == (None, '{"a":"\ufffd","b":1}')
+
+
 @pytest.mark.parametrize(
     ("kind", "fits", "misfits"),
     [
+        (DoubleType(), b"9007199254740994", b"9007199254740993"),
+        (DoubleType(), b"1e300", b'"1"'),
         (IntegerType(), b"2147483647", b"2147483648"),
         (DecimalType(5, 2), b"123.45", b"1234.5"),
         (DecimalType(5, 2), b'"1.5"', b"1.234"),

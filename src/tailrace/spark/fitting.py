@@ -7,8 +7,10 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-__all__ = ["Misfit", "fit"]
+__all__ = ["EXACT_MAX", "Misfit", "fit"]
 
+EXACT_MAX: Final = 2**53
+"""From here on a double does not hold every whole number."""
 _raw_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _raw_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -43,7 +45,7 @@ def _fit(raw: bytes, kind: pa.DataType) -> Any:
             raise Misfit
         return value
     if pa.types.is_floating(kind):
-        return msgspec.json.decode(raw, type=float)
+        return _float(raw)
     if pa.types.is_decimal(kind):
         return _decimal(raw, kind)
     if pa.types.is_timestamp(kind):
@@ -63,6 +65,14 @@ def _fit(raw: bytes, kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return _struct(raw, kind)
     raise Misfit
+
+
+def _float(raw: bytes) -> float:
+    """A whole number that a double cannot hold exactly would be bent."""
+    value = msgspec.json.decode(raw, type=float)
+    if abs(value) >= EXACT_MAX and raw.lstrip(b"-").isdigit() and int(raw) != int(value):
+        raise Misfit
+    return value
 
 
 def _decimal(raw: bytes, kind: pa.DataType) -> Decimal:

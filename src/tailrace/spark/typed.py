@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tailrace.spark.columns import COLUMNS, Columns
-from tailrace.spark.fitting import Misfit, fit
+from tailrace.spark.fitting import EXACT_MAX, Misfit, fit
 from tailrace.spark.options import OptionInvalid
 
 __all__ = ["RESCUED", "TypedColumns"]
@@ -106,7 +106,7 @@ class TypedColumns:
             table = pj.read_json(pa.BufferReader(lines), read, options)
         except pa.ArrowInvalid:
             return None
-        if table.num_rows != count:
+        if table.num_rows != count or any(map(_may_be_bent, table.columns)):
             return None
         return [table.column(name).combine_chunks() for name in self._typed.names]
 
@@ -125,8 +125,9 @@ class TypedColumns:
 
     def _fit_message(self, value: bytes) -> tuple[dict[str, Any], str | None]:
         try:
+            value.decode()
             raw = _raw_object(value)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return {}, value.decode(errors="replace")
         fitted, rest = {}, {}
         for name, item in raw.items():
@@ -135,6 +136,13 @@ class TypedColumns:
             except (Misfit, KeyError):
                 rest[name] = bytes(item).decode()
         return fitted, _object_of(rest) if rest else None
+
+
+def _may_be_bent(column: pa.ChunkedArray) -> bool:
+    """Whether there are doubles so large that a whole number may have been rounded to them."""
+    if not pa.types.is_floating(column.type):
+        return False
+    return bool(pc.any(pc.greater_equal(pc.abs(column), float(EXACT_MAX))).as_py())
 
 
 def _object_of(raw: dict[str, str]) -> str:

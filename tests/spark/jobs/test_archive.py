@@ -1,0 +1,190 @@
+"""`archive`: a bucket as a table, incrementally and exactly once."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from tailrace.client import Client
+from tailrace.spark.jobs.archive import COLUMNS, archive
+from tailrace.spark.tables import BatchDiffers, CheckpointTaken, SourceTaken, open_table
+from tests.support.server import REPO_ROOT, ServerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BUCKET = "2026"  # A name that readers of directories take for a number.
+
+
+def fill(client: Client, first: int, count: int) -> None:
+    bucket = client.bucket(BUCKET)
+    for name in ("a", "b", "c%d"):
+        stream = bucket.stream(name)
+        stream.create("application/json")
+        stream.append_json(*({"n": n} for n in range(first, first + count)))
+
+
+def stored(spark: "SparkSession", table: Path) -> dict[str, list[Any]]:
+    """By stream, the values in the order of their messages, which have no gaps."""
+    rows = open_table("parquet", table, partition_by=("bucket", "day")).read(spark)
+    assert rows.columns and set(rows.columns) == set(COLUMNS)
+    found: dict[str, list[Any]] = {}
+    for row in sorted(rows.collect(), key=lambda row: (row.stream, row.message)):
+        values = found.setdefault(row.stream, [])
+        assert (row.bucket, row.message) == (BUCKET, len(values))
+        assert row.content_type == "application/json"
+        values.append(json.loads(bytes(row.value))["n"])
+    return found
+
+
+def count_rows(table: Path) -> int:
+    files = table.glob("bucket=*/day=*/*.parquet")
+    return sum(pq.read_metadata(file).num_rows for file in files)
+
+
+@pytest.fixture
+def bucket(client: Client) -> None:
+    client.bucket(BUCKET).create()
+
+
+@pytest.mark.usefixtures("bucket")
+def test_an_archive_grows_with_its_bucket(
+    spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
+) -> None:
+    """Goal: every message once, over several batches and runs, and few files in the end."""
+    table = tmp_path / "table"
+
+    def run(max_messages: int | None = None) -> Any:
+        return archive(
+            spark, url=server.url, bucket=BUCKET, table=table,
+            max_messages=max_messages, compact_files=4,
+        )  # fmt: skip
+
+    fill(client, 0, 20)
+    first = run(15)
+    assert (first.rows, first.batches) == (60, 4) and first.files >= 4 and first.bytes > 0
+    assert first.compacted >= 4
+    fill(client, 20, 5)
+    again = run()
+    assert (again.rows, again.batches) == (15, 1)
+    assert run().rows == 0
+    assert stored(spark, table) == {key: list(range(25)) for key in ("a", "b", "c%d")}
+
+
+@pytest.mark.usefixtures("bucket")
+def test_other_readers_of_parquet_see_each_row_once_by_bucket_and_day(
+    spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
+) -> None:
+    table = tmp_path / "table"
+    fill(client, 0, 3)
+    archive(spark, url=server.url, bucket=BUCKET, table=table)
+    layout = ds.HivePartitioning(pa.schema([("bucket", pa.string()), ("day", pa.date32())]))
+    rows = ds.dataset(table, partitioning=layout).to_table().to_pylist()
+    assert len(rows) == 9
+    for row in rows:
+        assert row["bucket"] == BUCKET and row["day"] == row["time"].astimezone(UTC).date()
+        assert abs((datetime.now(UTC) - row["time"]).total_seconds()) < 3600
+        assert row["offset"] < row["next_offset"]
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_table_and_a_checkpoint_that_do_not_belong_together_are_refused(
+    spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
+) -> None:
+    """A checkpoint put back would lose what came since, one that is lost would double all."""
+    table, checkpoint, backup = (tmp_path / name for name in ("table", "checkpoint", "backup"))
+
+    def run(where: Path) -> None:
+        archive(spark, url=server.url, bucket=BUCKET, table=table, checkpoint=where)
+
+    fill(client, 0, 2)
+    run(checkpoint)
+    shutil.copytree(checkpoint, backup)
+    fill(client, 2, 2)
+    run(checkpoint)
+    fill(client, 4, 2)
+    with pytest.raises(BatchDiffers):
+        run(backup)
+    with pytest.raises(SourceTaken):
+        run(tmp_path / "new")
+    run(checkpoint)
+    assert stored(spark, table) == {key: list(range(6)) for key in ("a", "b", "c%d")}
+    shutil.rmtree(table)
+    with pytest.raises(CheckpointTaken, match="miss what came before"):
+        run(checkpoint)
+
+
+@pytest.mark.usefixtures("bucket")
+def test_an_archive_that_goes_on_takes_what_comes_until_it_is_stopped(
+    spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
+) -> None:
+    table = tmp_path / "table"
+    filled = False
+
+    def stopped() -> bool:
+        """More comes once the first batch is there; then it waits for that."""
+        nonlocal filled
+        if count_rows(table) and not filled:
+            fill(client, 5, 5)
+            filled = True
+        return count_rows(table) == 30
+
+    fill(client, 0, 5)
+    archive(spark, url=server.url, bucket=BUCKET, table=table, every_s=0.1, stopped=stopped)
+    assert set(map(tuple, stored(spark, table).values())) == {tuple(range(10))}
+
+
+KILLED = """
+import os, signal, sys
+from tailrace.spark.jobs.archive import archive
+from tailrace.spark.session import new_session
+
+url, table, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
+steps = []
+
+def at(step):
+    steps.append(step)
+    if len(steps) == last:
+        sys.stdout.write(step)
+        sys.stdout.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+spark = new_session("killed", "local[1]", {"spark.driver.memory": "512m"})
+archive(spark, url=url, bucket="2026", table=table, max_messages=6, at=at)
+"""
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.usefixtures("bucket")
+def test_a_killed_driver_loses_and_doubles_nothing(
+    spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
+) -> None:
+    """
+    Method: SIGKILL the driver between the table's commit and Spark's own, where a batch that came
+    again would be stored twice; then after the journal of a batch and before its files moved.
+    What follows each kill starts from the same checkpoint, as a user would.
+    """
+    table = tmp_path / "table"
+    fill(client, 0, 10)
+    reached = []
+    for last in (6, 9):
+        child = subprocess.run(
+            [sys.executable, "-c", KILLED, server.url, str(table), str(last)],
+            cwd=REPO_ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert child.returncode == -signal.SIGKILL, child.stderr
+        reached.append(child.stdout)
+    assert reached == ["done", "journaled"]
+    result = archive(spark, url=server.url, bucket=BUCKET, table=table, max_messages=6)
+    # The third of five batches is completed from its journal: it is not read again.
+    assert result.batches == 2
+    assert stored(spark, table) == {key: list(range(10)) for key in ("a", "b", "c%d")}

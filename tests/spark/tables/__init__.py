@@ -1,0 +1,1 @@
+"""Tables: each batch once, whatever happens in between."""
