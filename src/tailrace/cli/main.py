@@ -33,6 +33,7 @@ _MODULES: Final = {
     "bootstrap": "bootstrap",
     "import": "import_",
     "export": "export",
+    "pipeline": "pipeline",
     "completion": "completion",
 }
 

@@ -1,0 +1,33 @@
+"""`tailrace pipeline`: streams to tables and back, with Spark. Jobs are imported when they run."""
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+__all__ = ["pipeline"]
+
+_JOBS: Final = ("archive", "materialize", "fold", "replay", "mirror", "report")
+
+
+class _Jobs(click.Group):
+    """Subcommands by name: even their options need not be loaded to list the others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_JOBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _JOBS:
+            return None
+        module = import_module(f"tailrace.cli.pipeline.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+
+@click.group(cls=_Jobs)
+def pipeline() -> None:
+    """
+    Bring streams into tables, tables into streams, and streams to other servers.
+
+    The jobs run on Spark: pip install 'tailrace[spark]'.
+    """

@@ -1,0 +1,147 @@
+"""The command with Spark itself: what somebody sees, an interrupt, and an error of a task."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tailrace.client import Client
+from tests.cli.conftest import COMMAND
+from tests.cli.terminal import Terminal
+from tests.support.server import ServerProcess
+from tests.support.together import wait_until
+
+LIMIT_S = 200.0
+SPARK = ("--master", "local[2]", "--conf", "spark.driver.memory=512m")
+# A JVM starts in 10 seconds, and in several times that where others are at work.
+pytestmark = pytest.mark.timeout(500)
+
+
+def alive_in(session: int, age_s: int = 0) -> list[str]:
+    """What still runs of a session, by name, and has done so for a while."""
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "sid=,stat=,etimes=,comm="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split(maxsplit=3) for line in listed.stdout.splitlines()]
+    return [
+        name
+        for sid, state, age, name in rows
+        if int(sid) == session and state[0] != "Z" and int(age) >= age_s
+    ]
+
+
+def fill(client: Client, bucket: str) -> None:
+    for name in ("a", "<b>"):
+        stream = client.bucket(bucket).stream(name)
+        stream.create("application/json")
+        stream.append_json(*[{"id": number % 5} for number in range(500)])
+
+
+def started(server: ServerProcess, *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "pipeline", *args, *SPARK],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TAILRACE_URL": server.url},
+        start_new_session=True,
+    )
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> ServerProcess:
+    return ServerProcess(tmp_path / "target")
+
+
+def test_a_report_on_a_terminal(
+    server: ServerProcess, client: Client, bucket: str, tmp_path: Path
+) -> None:
+    """A bar, a table, a page, and not a word of Spark's."""
+    fill(client, bucket)
+    page = tmp_path / "report.html"
+    args = ("pipeline", "report", bucket, "--key", "/id", "--html", str(page), *SPARK)
+    with Terminal(server.url, *args, columns=200) as terminal:
+        assert terminal.finish() == 0
+    bars, _, table = terminal.seen.partition("\n")
+    assert bars.startswith("\rreport") and "starting Spark" in bars
+    assert "100%  [####################]  1,000 of 1,000 messages" in bars
+    title, whole, *streams, told = table.splitlines()
+    assert title.split()[:4] == ["NAME", "STREAMS", "MESSAGES", "BYTES"]
+    assert whole.split()[:3] == [bucket, "2", "1,000"]
+    assert sorted(line.split()[0] for line in streams) == [f"{bucket}/<b>", f"{bucket}/a"]
+    assert told == f"the page is in {page}"
+    assert "&lt;b&gt;" in page.read_text() and "<b></" not in page.read_text()
+
+
+def test_an_interrupted_mirror_is_completed_by_the_next_run(
+    server: ServerProcess, client: Client, bucket: str, target: ServerProcess, tmp_path: Path
+) -> None:
+    """Ctrl-C ends all, without a word; the next run meets a closed target, and says so."""
+    fill(client, bucket)
+    with target, Client(target.url) as there:
+        args = ("mirror", bucket, target.url, "--checkpoint", str(tmp_path / "checkpoint"))
+        with started(server, *args, "--every", "0.2") as process:
+            wait_until_for(lambda: count(there, bucket) == 1000)
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=LIMIT_S)
+            assert (process.returncode, out, err.strip()) == (130, "", "")
+        wait_until(lambda: alive_in(process.pid) == [])
+
+        there.bucket(bucket).stream("a").close()
+        client.bucket(bucket).stream("a").append_json("late")
+        with started(server, *args) as process:
+            out, err = process.communicate(timeout=LIMIT_S)
+        assert (process.returncode, out) == (4, "")
+        assert len(err.splitlines()) <= 2 and "closed" in err and "Traceback" not in err
+        assert count(there, bucket) == 1000
+
+
+def test_an_interrupt_while_spark_starts_leaves_nothing(
+    server: ServerProcess, client: Client, bucket: str
+) -> None:
+    fill(client, bucket)
+    with started(server, "report", bucket) as process:
+        # One that only says its version has ended by then.
+        wait_until_for(lambda: "java" in alive_in(process.pid, age_s=2))
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, out, err.strip()) == (130, "", "")
+    wait_until(lambda: alive_in(process.pid) == [])
+
+
+def test_archive_and_replay(
+    server: ServerProcess, client: Client, bucket: str, tmp_path: Path
+) -> None:
+    fill(client, bucket)
+    table = tmp_path / "table"
+    with started(server, "archive", bucket, str(table), "--progress") as process:
+        out, err = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, out) == (0, "")
+    assert err.splitlines()[-1].startswith("archive: 1,000 of 1,000 messages")
+    args = ("replay", str(table), "--id", "test", "--target-bucket", f"{bucket}-copy")
+    with started(server, *args) as process:
+        out, err = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, out, err) == (0, "", "")
+    assert count(client, f"{bucket}-copy") == 1000
+
+
+def count(client: Client, bucket: str) -> int:
+    """Messages of a bucket; none if it is not there."""
+    try:
+        streams = client.bucket(bucket).streams()
+        return sum(int((each.next_offset or "0").partition("_")[0]) for each in streams)
+    except Exception:
+        return 0
+
+
+def wait_until_for(what: Callable[[], bool]) -> None:
+    """As long as a JVM may take on a machine that is busy."""
+    try:
+        wait_until(what)
+    except AssertionError:
+        wait_until(what)
