@@ -17,10 +17,10 @@ NPM_CI := NODE_USE_SYSTEM_CA=1 PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-sc
 CODE := $(wildcard src tests benchmarks tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test lint format docs bench lock clean
+.PHONY: help install serve test test-cluster lint format docs bench lock clean
 
 help: ## List the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(VENV)/.run-stamp ## Set up what is needed to run the server, in .venv
 
@@ -28,7 +28,10 @@ serve: $(VENV)/.run-stamp ## Run the server on ./data (more options: make serve 
 	$(BIN)/tailrace serve --data-dir ./data $(ARGS)
 
 test: $(VENV)/.dev-stamp tests/conformance/node_modules/.stamp tests/reference/node_modules/.stamp ## Run all tests (some: make test PYTEST_ARGS="-k name")
-	$(BIN)/python -m pytest -v --durations=10 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -v --durations=10 --ignore=tests/spark/cluster $(PYTEST_ARGS)
+
+test-cluster: $(VENV)/.dev-stamp ## Run the tests that need a Spark cluster, of several processes on this machine
+	$(BIN)/python -m pytest -v --durations=10 $(PYTEST_ARGS) tests/spark/cluster
 
 lint: $(VENV)/.dev-stamp ## Check style, types and the layers of the source tree
 	$(BIN)/ruff check $(CODE)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BUCKET = "bench"
 BATCH = 4_000
+NOTE = "lorem ipsum dolor sit amet consetetur " * 3 + "sadipscing elitr, sed diam no"
 SCHEMA = "id long, user string, action string, amount double, ok boolean, note string"
 _started: list[SparkSession] = []
 
@@ -46,7 +47,7 @@ def message(number: int, key: int | None = None) -> bytes:
         "action": ("view", "click", "buy", "leave")[number % 4],
         "amount": number % 1000 / 8,
         "ok": number % 3 == 0,
-        "note": f"{number:010d}" + "lorem ipsum dolor sit amet consetetur " * 3 + "sadipscing elitr, sed diam no",
+        "note": f"{number:010d}{NOTE}",
     }
     return json.dumps(found, separators=(",", ":")).encode()
 

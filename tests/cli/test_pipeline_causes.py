@@ -11,9 +11,10 @@ from tailrace.cli.pipeline import causes
 from tailrace.cli.pipeline.bar import Bar, Messages
 from tailrace.cli.pipeline.causes import cause_in, failure_of
 from tailrace.client import NotFound, Unreachable
-from tailrace.spark import folds, loss, options, sink_errors
+from tailrace.spark import folds, loss, options
 from tailrace.spark.jobs import mirror, replay_plan
 from tailrace.spark.progress import estimate
+from tailrace.spark.sink import errors
 from tailrace.spark.tables import errors as tables
 
 TASK = """\
@@ -44,7 +45,7 @@ Caused by: something else: not this
         ("tailrace.client.errors.Unauthorized", "401 at http://x: who?", ExitCode.UNAUTHORIZED),
         ("tailrace.client.errors.Unreachable", "http://x: refused", ExitCode.UNREACHABLE),
         ("tailrace.spark.loss.MessagesGone", "stream 's' has no messages", ExitCode.GONE),
-        ("tailrace.spark.sink_errors.SinkClosed", "the stream is closed", ExitCode.CONFLICT),
+        ("tailrace.spark.sink.errors.SinkClosed", "the stream is closed", ExitCode.CONFLICT),
         ("tailrace.spark.options.OptionInvalid", "option 'x' is not known", ExitCode.USAGE),
         ("tailrace.no.such.Error", "what", ExitCode.FAILED),
     ],
@@ -127,7 +128,7 @@ def test_messages_of_a_batch_that_runs_are_estimated() -> None:
 
 
 def test_every_error_that_has_a_code_is_there() -> None:
-    modules = (folds, mirror, loss, options, replay_plan, sink_errors, tables)
+    modules = (folds, mirror, loss, options, replay_plan, errors, tables)
     there = {name for module in modules for name in vars(module)}
     assert set(causes._CODES_BY_NAME) <= there
 

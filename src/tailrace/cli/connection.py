@@ -23,6 +23,8 @@ __all__ = [
     "Server",
     "Target",
     "bucket_option",
+    "check_headers",
+    "check_server_url",
     "make_target",
     "server_options",
     "stream_argument",
@@ -145,15 +147,17 @@ def _with_reason(error: Refused, stream: Stream) -> Refused:
 Command = Callable[..., None]
 
 
-def _check_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
+def check_server_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """A server's URL."""
     if wrong := check_url(value):
         raise click.BadParameter(wrong, ctx, param)
     return value
 
 
-def _check_headers(
+def check_headers(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
+    """Headers by their names."""
     headers = {}
     for value in values:
         name, mark, text = value.partition(":")
@@ -173,7 +177,7 @@ def server_options(command: Command) -> Command:
         envvar=URL_VARIABLE,
         default=DEFAULT_URL,
         type=TEXT,
-        callback=_check_url,
+        callback=check_server_url,
         show_default=True,
         show_envvar=True,
         help="The server.",
@@ -183,7 +187,7 @@ def server_options(command: Command) -> Command:
         "--header",
         "headers",
         multiple=True,
-        callback=_check_headers,
+        callback=check_headers,
         metavar="'NAME: VALUE'",
         help="A header for every request; may be given several times.",
     )

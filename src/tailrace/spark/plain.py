@@ -3,7 +3,8 @@ Reading from any other server of the protocol: answers to plain catch-up reads.
 
 Such a server has no bounded reads, and its offsets say nothing but their order. An answer may thus
 go beyond where a span ends. Then the same is read once more from that end: what comes from there
-is, of what came before, the part to leave out. History never changes, so counting is enough.
+is, of what came before, the part to leave out. History never changes, so counting is enough; while
+the stream grows, it takes a few answers more (`_beyond`).
 
 A message of a JSON stream is an element. Of other streams such a server does not tell messages
 apart: a row is what one answer brought.
@@ -11,6 +12,7 @@ apart: a row is what one answer brought.
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -24,6 +26,9 @@ from tailrace.spark.reading import Builder
 from tailrace.spark.spans import Span
 
 __all__ = ["read_plain"]
+
+TRIES_MAX: Final = 200
+"""Of reading a stream that grows, before it is given up."""
 
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -85,19 +90,37 @@ def _units(span: Span, chunk: Chunk, are_json: bool) -> "Sequence[bytes | msgspe
 
 
 def _beyond(stream: Stream, span: Span, until: str, are_json: bool) -> int:
-    """How many elements, or bytes, lie between the end of a span and an offset after it."""
-    count = 0
-    for chunk in stream.read(span.end):
-        if chunk.next_offset > until:
-            break
-        count += len(_units(span, chunk, are_json))
-        if chunk.next_offset == until:
-            return count
+    """
+    How many elements, or bytes, lie between the end of a span and an offset after it.
+
+    Answers go as far as there is something, and the stream may grow between two of them. It is read
+    from both places in turn, until two answers in a row end at the same offset: then what one has
+    more than the other lies between the places.
+    """
+    place, other = span.end, until
+    bound, known = until, 0
+    for _ in range(TRIES_MAX):
+        count, reached = _count(stream, span, place, bound, are_json)
+        if reached == bound:
+            return abs(count - known)
+        # A server may hand out what its next answers do not have yet: ask again.
+        if reached > bound:
+            bound, known = reached, count
+            place, other = other, place
     raise SourceFailed(
-        span.stream,
-        "it grew while it was read, and this server's answers do not end where they ended "
-        "before: try again",
+        span.stream, "it grows faster than this server answers, and cannot be read to an exact end"
     )
+
+
+def _count(stream: Stream, span: Span, start: str, bound: str, are_json: bool) -> tuple[int, str]:
+    """How many elements, or bytes, come from an offset up to a later one, and how far they go."""
+    count, reached = 0, start
+    for chunk in stream.read(start):
+        count += len(_units(span, chunk, are_json)) if chunk.data else 0
+        reached = chunk.next_offset
+        if reached >= bound:
+            break
+    return count, reached
 
 
 def _rows(

@@ -24,6 +24,8 @@ DEFAULTS: Final = {
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
+    # Each has the marks of all streams in it.
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # One host, no name service: what a laptop without a network needs.

@@ -61,14 +61,14 @@ class TailraceDataSource(DataSource):
         return _StreamReader(read_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from tailrace.spark.sink import TailraceWriter
+        from tailrace.spark.sink.writer import TailraceWriter
 
         if overwrite:
             raise OptionInvalid("mode", "overwrite is not known: streams only grow, use append")
         return TailraceWriter(write_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from tailrace.spark.sink import TailraceStreamWriter
+        from tailrace.spark.sink.writer import TailraceStreamWriter
 
         if overwrite:
             raise OptionInvalid("outputMode", "must be append: streams only grow")

@@ -4,15 +4,13 @@ from pathlib import Path
 
 import click
 
-from tailrace.cli.connection import Server, server_options
+from tailrace.cli.connection import Server, check_headers, check_server_url, server_options
 from tailrace.cli.output import counted, report
 from tailrace.cli.pipeline.bar import shown_messages
 from tailrace.cli.pipeline.engine import Engine, engine_options
 from tailrace.cli.pipeline.options import (
-    check_target_url,
     dry_run_option,
     following_options,
-    header_pairs,
     selection_options,
 )
 from tailrace.cli.pipeline.plan import marks_of, show_plan, survey
@@ -24,7 +22,7 @@ __all__ = ["mirror"]
 
 @click.command()
 @click.argument("bucket", type=BUCKET)
-@click.argument("target", type=TEXT, callback=check_target_url)
+@click.argument("target", type=TEXT, callback=check_server_url)
 @server_options
 @selection_options
 @click.option(
@@ -45,7 +43,7 @@ __all__ = ["mirror"]
     "--target-header",
     "target_headers",
     multiple=True,
-    callback=header_pairs,
+    callback=check_headers,
     metavar="'NAME: VALUE'",
     help="A header for every request to the target.",
 )

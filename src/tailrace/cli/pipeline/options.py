@@ -3,14 +3,12 @@
 import click
 
 from tailrace.cli.connection import Command
-from tailrace.cli.words import SECONDS, TEXT, check_url
+from tailrace.cli.words import SECONDS, TEXT
 
 __all__ = [
-    "check_target_url",
     "dry_run_option",
     "following_options",
     "format_option",
-    "header_pairs",
     "selection_options",
 ]
 
@@ -58,23 +56,3 @@ def following_options(command: Command) -> Command:
         help="Go on where streams, or messages, are gone before they were read.",
     )
     return every(max_messages(ignore(command)))
-
-
-def check_target_url(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """A server's URL."""
-    if wrong := check_url(value):
-        raise click.BadParameter(wrong, ctx, param)
-    return value
-
-
-def header_pairs(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> dict[str, str]:
-    """Headers by their names."""
-    found = {}
-    for value in values:
-        name, mark, text = value.partition(":")
-        if not mark or not name.strip() or not value.isprintable() or not value.isascii():
-            raise click.BadParameter(f"{value!r} is not of the form 'Name: value'", ctx, param)
-        found[name.strip()] = text.strip()
-    return found

@@ -112,7 +112,10 @@ def _rows(spark: "SparkSession", table: Path, format: str, where: str | None) ->
     from tailrace.spark.jobs.archive import PARTITION_BY
     from tailrace.spark.tables import open_table
 
-    rows = open_table(format, table, partition_by=PARTITION_BY).read(spark)
+    found = open_table(format, table, partition_by=PARTITION_BY, create=False)
+    if found.schema() is None:
+        return Backlog(str(table), 0, 0, 0)
+    rows = found.read(spark)
     if where is not None:
         rows = rows.where(where)
     counts: Any = rows.agg(

@@ -75,6 +75,8 @@ class _Setup:
     partitions: int
     bucket: str | None
     target_bucket: str | None
+    target_url: str
+    """Another server has none of what was mirrored before."""
 
 
 def mirror(
@@ -115,7 +117,7 @@ def mirror(
         stopped: Asked now and then whether to end, where it goes on for ever.
 
     Raises:
-        MirrorChanged: The checkpoint is of a mirror with other partitions, or another bucket.
+        MirrorChanged: The checkpoint is of a mirror with another setup.
     """
     source = Connection(url=url, token=token, headers=headers or {}, timeout_s=timeout_s)
     target = Connection(
@@ -129,7 +131,7 @@ def mirror(
     if streams:
         reading["streams"] = json.dumps(streams)
     reading["failOnDataLoss"] = str(fail_on_data_loss).lower()
-    setup = _agree(spark, checkpoint, partitions, bucket, target_bucket)
+    setup = _agree(spark, checkpoint, partitions, bucket, target_bucket, target_url)
     writing = _options(target, {"bucket": target_bucket})
     with connect(source) as there, connect(target) as here:
         _make_bucket(here, target_bucket)
@@ -260,16 +262,17 @@ def _agree(
     partitions: int | None,
     bucket: str | None,
     target_bucket: str | None,
+    target_url: str,
 ) -> _Setup:
     """The setup that the checkpoint has, or from now on has."""
     note = f"{checkpoint}/{_NOTE}"
     found = _noted(spark, note)
     if found is None:
-        setup = _Setup(partitions or PARTITIONS, bucket, target_bucket)
+        setup = _Setup(partitions or PARTITIONS, bucket, target_bucket, target_url)
         rows = spark.createDataFrame([(json.dumps(asdict(setup)),)], "value string")
         rows.coalesce(1).write.mode("overwrite").text(note)
         return setup
-    asked = _Setup(partitions or found.partitions, bucket, target_bucket)
+    asked = _Setup(partitions or found.partitions, bucket, target_bucket, target_url)
     for name, before in asdict(found).items():
         if before != getattr(asked, name):
             raise MirrorChanged(checkpoint, name, before, getattr(asked, name))

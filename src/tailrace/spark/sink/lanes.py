@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tailrace.client import StreamName
-from tailrace.spark.sending import Append
+from tailrace.spark.sink.sending import Append
 
 __all__ = ["Lanes"]
 

@@ -43,15 +43,15 @@ from pyspark.sql.datasource import (
 
 from tailrace.client import ProducerClaim
 from tailrace.protocol.limits import PRODUCER_ID_BYTES_MAX, PRODUCER_INTEGER_MAX
-from tailrace.spark.bodies import body_of
 from tailrace.spark.catalog import connect
-from tailrace.spark.cutting import Cutter
-from tailrace.spark.lanes import Lanes
 from tailrace.spark.options import OptionInvalid, WriteOptions
-from tailrace.spark.ordering import RowOrder
-from tailrace.spark.sending import Append, Appender
-from tailrace.spark.shaping import Shape
-from tailrace.spark.sink_errors import PartitionsUnstable
+from tailrace.spark.sink.bodies import body_of
+from tailrace.spark.sink.cutting import Cutter
+from tailrace.spark.sink.errors import PartitionsUnstable
+from tailrace.spark.sink.lanes import Lanes
+from tailrace.spark.sink.ordering import RowOrder
+from tailrace.spark.sink.sending import Append, Appender
+from tailrace.spark.sink.shaping import Shape
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

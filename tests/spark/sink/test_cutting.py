@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 
 from tailrace.client import ProducerClaim, StreamName
 from tailrace.client.errors import Refused, refusal
-from tailrace.spark import sink_errors
-from tailrace.spark.bodies import body_of
-from tailrace.spark.cutting import CHUNK_BYTES, Chunk, Cutter
 from tailrace.spark.options import WriteOptions
-from tailrace.spark.sending import Append, explain
-from tailrace.spark.shaping import Shape
-from tailrace.spark.sink_errors import (
+from tailrace.spark.sink import errors as sink_errors
+from tailrace.spark.sink.bodies import body_of
+from tailrace.spark.sink.cutting import CHUNK_BYTES, Chunk, Cutter
+from tailrace.spark.sink.errors import (
     OrderUnknown,
     SinkError,
     SinkFenced,
@@ -30,6 +28,8 @@ from tailrace.spark.sink_errors import (
     ValueInvalid,
     ValueTooLarge,
 )
+from tailrace.spark.sink.sending import Append, explain
+from tailrace.spark.sink.shaping import Shape
 
 SHAPE = Shape(
     has_bucket=False, has_stream=True, has_content_type=False, order_by=("o",), stable=False

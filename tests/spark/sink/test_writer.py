@@ -30,12 +30,9 @@ from pyspark.sql.types import (
 )
 
 from tailrace.client import Client, NotFound, ProducerClaim, StreamName
-from tailrace.spark import lanes as lanes_module
-from tailrace.spark.lanes import Lanes
 from tailrace.spark.options import OptionInvalid, write_options
-from tailrace.spark.sending import Append, Appender
-from tailrace.spark.sink import TailraceStreamWriter, TailraceWriter, Written
-from tailrace.spark.sink_errors import (
+from tailrace.spark.sink import lanes as lanes_module
+from tailrace.spark.sink.errors import (
     BucketMissing,
     ColumnsInvalid,
     OrderUnknown,
@@ -49,6 +46,9 @@ from tailrace.spark.sink_errors import (
     TypeConflict,
     ValueInvalid,
 )
+from tailrace.spark.sink.lanes import Lanes
+from tailrace.spark.sink.sending import Append, Appender
+from tailrace.spark.sink.writer import TailraceStreamWriter, TailraceWriter, Written
 from tests.support.server import ServerProcess
 
 _names = itertools.count()

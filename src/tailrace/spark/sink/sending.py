@@ -22,7 +22,7 @@ from tailrace.client import (
     Unauthorized,
 )
 from tailrace.spark.options import WriteOptions
-from tailrace.spark.sink_errors import (
+from tailrace.spark.sink.errors import (
     BucketMissing,
     RequestTooLarge,
     SinkClosed,

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.spark.options import WriteOptions
-from tailrace.spark.sink_errors import ColumnsInvalid, TargetInvalid, ValueInvalid
+from tailrace.spark.sink.errors import ColumnsInvalid, TargetInvalid, ValueInvalid
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -15,8 +15,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.spark.cutting import Chunk
-from tailrace.spark.sink_errors import ValueInvalid
+from tailrace.spark.sink.cutting import Chunk
+from tailrace.spark.sink.errors import ValueInvalid
 
 __all__ = ["body_of"]
 

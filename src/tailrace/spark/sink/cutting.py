@@ -26,8 +26,8 @@ from tailrace.client import StreamName
 from tailrace.client.encoding import is_json
 from tailrace.protocol.limits import JSON_COMMAS_MAX
 from tailrace.spark.options import WriteOptions
-from tailrace.spark.shaping import Shape
-from tailrace.spark.sink_errors import OrderUnknown, TypesMixed, ValueTooLarge
+from tailrace.spark.sink.errors import OrderUnknown, TypesMixed, ValueTooLarge
+from tailrace.spark.sink.shaping import Shape
 
 __all__ = ["CHUNK_BYTES", "Chunk", "Cutter"]
 

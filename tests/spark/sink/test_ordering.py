@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.spark import ordering
-from tailrace.spark.ordering import RowOrder
+from tailrace.spark.sink import ordering
+from tailrace.spark.sink.ordering import RowOrder
 
 Row = tuple[str, float | None, bytes]
 
