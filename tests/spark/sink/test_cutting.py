@@ -268,6 +268,7 @@ ERRORS: list[SinkError] = [
     sink_errors.BucketMissing("buck", "buck/s"),
     sink_errors.ColumnsInvalid("there is no column value"),
     sink_errors.OrderUnknown("s", "text/plain", 0),
+    sink_errors.PartitionsUnstable("spark.setting"),
     sink_errors.RequestTooLarge("s", 5, "too large"),
     sink_errors.SinkClosed("s", "0_0"),
     sink_errors.SinkFenced("s", "q/0", 3, 4),

@@ -541,7 +541,12 @@ def test_batches_of_a_query_are_told_apart_by_what_the_task_knows(
     client: Client, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write_as(partition: int, batch: int, **given: str) -> Written:
-        task = Task(partition, streaming_sql_batchId=str(batch), sql_streaming_queryId="query")
+        task = Task(
+            partition,
+            streaming_sql_batchId=str(batch),
+            sql_streaming_queryId="query",
+            spark_sql_adaptive_streaming_stateless_enabled="false",
+        )
         monkeypatch.setattr(TaskContext, "get", lambda: task)
         options = write_options({"url": client.url, "stream": name, **given})
         rows = [{"value": json.dumps([partition, batch])}]
