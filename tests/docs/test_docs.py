@@ -28,9 +28,10 @@ from tailrace.client import errors
 from tailrace.protocol.errors import Refusal
 from tailrace.server import headers
 from tailrace.server.settings import Settings, load_settings, option_name
+from tailrace.spark.columns import COLUMNS, SNAPSHOT
 from tests.conformance.test_conformance import SLIDING_TESTS, SUITE_TESTS
 from tests.support.server import REPO_ROOT, ServerProcess
-from tools import api_reference
+from tools import api_reference, options_table
 
 DOCS = sorted([*REPO_ROOT.glob("*.md"), *(REPO_ROOT / "docs").rglob("*.md")])
 ADDRESS = "127.0.0.1:4437"
@@ -81,6 +82,7 @@ RUNNERS = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, 
         ("docs/guides/client.md", {"python"}),
         ("docs/guides/producers.md", {"python"}),
         ("docs/guides/tailing.md", {"python"}),
+        pytest.param("docs/guides/spark.md", {"sh", "python"}, marks=pytest.mark.timeout(400)),
     ],
 )
 def test_every_example_of_a_page_prints_what_it_says(
@@ -88,6 +90,9 @@ def test_every_example_of_a_page_prints_what_it_says(
 ) -> None:
     """In their order, on one server; a block without output after it prints nothing."""
     blocks = examples(page)
+    # What a page leaves behind is not for the checkout; the README is followed in it.
+    place = REPO_ROOT if page == "README.md" else tmp_path
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     run = [index for index, (language, _) in enumerate(blocks) if language in languages]
     assert run, "the page has no example"
     with ServerProcess(tmp_path / "data") as server:
@@ -95,10 +100,11 @@ def test_every_example_of_a_page_prints_what_it_says(
             language, text = blocks[index]
             done = subprocess.run(
                 [*RUNNERS[language], text.replace(ADDRESS, f"127.0.0.1:{server.port}")],
-                cwd=REPO_ROOT,
+                cwd=place,
+                env={**os.environ, "PATH": programs},
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=180,
             )
             assert done.returncode == 0, done.stderr
             following = blocks[index + 1 :][:1]
@@ -243,6 +249,17 @@ def test_the_tests_that_the_default_ttl_fails_are_named() -> None:
 def test_the_api_reference_is_that_of_the_docstrings() -> None:
     """`make docs` writes it."""
     assert doc("docs/api.md") == api_reference.page()
+
+
+def test_the_options_of_spark_are_those_of_the_code() -> None:
+    """`make docs` writes them."""
+    page = doc("docs/spark.md")
+    assert page == options_table.page(page)
+
+
+def test_every_column_of_spark_is_documented() -> None:
+    page = doc("docs/spark.md")
+    assert [name for name in (*COLUMNS, SNAPSHOT) if f"`{name}`" not in page] == []
 
 
 def test_every_public_name_of_the_client_is_in_the_reference() -> None:

@@ -66,7 +66,7 @@ def _read(stream: Stream, builder: Builder, span: Span) -> Iterator[pa.RecordBat
     are_json = is_json(content_type)
     start = span.start
     for chunk in stream.read(span.start):
-        if not chunk.data:
+        if not chunk.data and chunk.next_offset == span.end:
             return
         units = _units(span, chunk, are_json)
         is_beyond = chunk.next_offset > span.end

@@ -9,6 +9,7 @@ Why the sink of `format("tailrace")` stops, one class each, under one base.
       TypesMixed           rows of one stream have two content types
       OrderUnknown         rows of one stream fill several requests, and nothing orders them
       PartitionsUnstable   Spark may change the number of partitions between attempts at a batch
+      InputCut             what comes before the sink has failed: these are not all rows
       SinkFenced           403: a later batch of this sink is stored already
       SinkGap              409, 400: earlier requests of this very batch are not in the stream
       SinkClosed           409: the stream is closed
@@ -28,6 +29,7 @@ from tailrace.client import TailraceError
 __all__ = [
     "BucketMissing",
     "ColumnsInvalid",
+    "InputCut",
     "OrderUnknown",
     "PartitionsUnstable",
     "RequestTooLarge",
@@ -169,6 +171,13 @@ class PartitionsUnstable(SinkError):
             "Spark may cut a batch into other partitions when it is tried again, and rows would be "
             f'lost or doubled. Switch that off: spark.conf.set("{self.setting}", "false")'
         )
+
+
+class InputCut(SinkError):
+    """What comes before the sink has failed: its rows are a part of what they should be."""
+
+    def __str__(self) -> str:
+        return "the rows of this task ended early, because what comes before the sink has failed"
 
 
 class SinkFenced(SinkError):

@@ -14,11 +14,13 @@ again, or twice at once, but running the write again writes again.
 Rule 2: the rows of one request are the same at every attempt: see `ordering` and `cutting`. That
 takes the same rows in the same partitions; both Spark's own retries and a rerun from a checkpoint
 give that, as long as the query and its number of partitions are the same. Where Spark may choose
-that number anew for each batch, as it does unless told otherwise, nothing is written.
+that number anew for each batch, as it does unless told otherwise, nothing is written. Rows that
+stop coming because a task fails are not taken for all of them: see `endings`.
 
-What numbers cannot tell: a checkpoint that lost its last batch, and no more, plans that batch anew,
-perhaps with other rows, under a number that streams have already. They take it for the old one.
-From two batches back it is an error, `SinkFenced`.
+What numbers cannot tell: a checkpoint that is set back plans batches anew, perhaps with other rows
+and under numbers that streams have. Of the last batch those are taken for the old ones. From two
+batches back it is an error, `SinkFenced`, wherever a partition meets a stream that it wrote before;
+a stream that comes to lie in another partition has a producer that does not know better.
 
 Rule 3: nothing is undone. A batch that fails leaves what it stored; the same batch again completes
 it.
@@ -47,6 +49,7 @@ from tailrace.spark.catalog import connect
 from tailrace.spark.options import OptionInvalid, WriteOptions
 from tailrace.spark.sink.bodies import body_of
 from tailrace.spark.sink.cutting import Cutter
+from tailrace.spark.sink.endings import until_the_end
 from tailrace.spark.sink.errors import PartitionsUnstable
 from tailrace.spark.sink.lanes import Lanes
 from tailrace.spark.sink.ordering import RowOrder
@@ -107,7 +110,8 @@ class TailraceWriter(DataSourceArrowWriter):
         context = TaskContext.get()
         # Without Spark, there is one partition.
         partition = 0 if context is None else context.partitionId()
-        return self._partition.write(self._sink_id, self._epoch, partition, iterator)
+        rows = iterator if context is None else until_the_end(iterator)
+        return self._partition.write(self._sink_id, self._epoch, partition, rows)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing is left to do: what a task has written is stored."""
@@ -151,7 +155,8 @@ class TailraceStreamWriter(DataSourceStreamArrowWriter):
         if context.getLocalProperty(_ADAPTIVE) != "false":
             raise PartitionsUnstable(_ADAPTIVE)
         epoch = _checked_epoch(int(batch_id))
-        return self._partition.write(sink_id, epoch, context.partitionId(), iterator)
+        rows = until_the_end(iterator)
+        return self._partition.write(sink_id, epoch, context.partitionId(), rows)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing is left to do: what a task has written is stored."""

@@ -54,6 +54,12 @@ def started(server: ServerProcess, *args: str) -> subprocess.Popen[str]:
 
 
 @pytest.fixture
+def bucket(client: Client) -> str:
+    client.bucket("commands").create()
+    return "commands"
+
+
+@pytest.fixture
 def target(tmp_path: Path) -> ServerProcess:
     return ServerProcess(tmp_path / "target")
 

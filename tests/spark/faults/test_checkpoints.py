@@ -1,0 +1,90 @@
+"""Checkpoints that lag behind what the sink has, and writers that share a name."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tailrace.client import Client
+from tests.spark.faults.pipeline import Pipeline, Source, stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def last_batch(checkpoint: str) -> int:
+    return max(int(path.name) for path in Path(checkpoint, "commits").glob("[0-9]*"))
+
+
+def forget_commit(checkpoint: str) -> None:
+    """As if the driver had died after the sink's commit and before it wrote its own."""
+    last = last_batch(checkpoint)
+    Path(checkpoint, "commits", str(last)).unlink()
+    Path(checkpoint, "commits", f".{last}.crc").unlink()
+
+
+@pytest.mark.parametrize("shuffle", ["stream", "state"])
+def test_a_crash_between_the_commits_of_sink_and_query(
+    spark: "SparkSession", source: Source, sink: Client, pipeline: Pipeline, shuffle: str
+) -> None:
+    """The last batch runs again, and with it what came meanwhile: nothing of it is stored twice."""
+    pipeline.shuffle = shuffle
+    for _ in range(2):
+        source.add(25)
+        pipeline.run(spark)
+        forget_commit(pipeline.checkpoint)
+        source.add(10)
+    pipeline.run(spark)
+    assert stored(sink) == source.all
+
+
+def test_a_checkpoint_that_was_rolled_back(
+    spark: "SparkSession", source: Source, sink: Client, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    """A copy of an older checkpoint is an error that says so; nothing is stored twice."""
+    source.add(20)
+    pipeline.run(spark)
+    shutil.copytree(pipeline.checkpoint, tmp_path / "copy")
+    source.add(60)
+    pipeline.run(spark)
+    assert last_batch(pipeline.checkpoint) - last_batch(str(tmp_path / "copy")) >= 2
+    rolled = Pipeline(pipeline.source_url, pipeline.target_url, str(tmp_path / "copy"))
+    with pytest.raises(StreamingQueryException, match=r"refuses batch \d+ .*rolled back"):
+        rolled.run(spark)
+    assert stored(sink) == source.all
+    # The checkpoint that was left in place is not harmed by that.
+    source.add(5)
+    pipeline.run(spark)
+    assert stored(sink) == source.all
+
+
+def test_two_queries_with_one_sink_id(
+    spark: "SparkSession", source: Source, sink: Client, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    """
+    The same rows written by two at once are stored once: who is ahead fences the other off.
+
+    Method: what is read does not change, so that both make the same batches.
+    """
+    source.add(100)
+    pipeline.options = {"sinkId": "shared"}
+    other = Pipeline(
+        pipeline.source_url,
+        pipeline.target_url,
+        str(tmp_path / "other"),
+        options=pipeline.options,
+    )
+    queries = [each.start(each.shaped(each.read(spark))) for each in (pipeline, other)]
+    failures = []
+    for query in queries:
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            failures.append(str(error))
+        finally:
+            query.stop()
+    assert len(failures) < 2, failures
+    assert all("another query writes with the same sinkId" in text for text in failures)
+    assert stored(sink) == source.all

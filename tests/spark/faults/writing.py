@@ -1,0 +1,26 @@
+"""A batch write of numbers: the same rows in the same partitions, whoever runs it."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from tests.spark.faults.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["STREAMS", "write_numbers"]
+
+STREAMS = 3
+
+
+def write_numbers(spark: "SparkSession", pipeline: Pipeline, count: int) -> None:
+    """So many numbers to each of three streams."""
+    number = F.floor(F.col("id") / STREAMS)
+    rows = spark.range(count * STREAMS).select(
+        F.concat(F.lit("s"), F.col("id") % STREAMS).alias("stream"),
+        F.to_json(F.struct(number.alias("n"))).alias("value"),
+        number.alias("n"),
+    )
+    shuffled = rows.repartition(3, "stream")
+    shuffled.write.format("tailrace").mode("append").options(**pipeline.sink).save()
