@@ -6,7 +6,7 @@ import atexit
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -95,10 +95,10 @@ def read(server: Server, **options: str) -> DataFrame:
     return reader.options(bucket=BUCKET, **options).load()
 
 
-def spent(frame: DataFrame) -> float:
-    """Seconds to read a DataFrame to its end, and to drop what was read."""
+def spent(load: Callable[[], DataFrame]) -> float:
+    """Seconds to load a DataFrame, to read it to its end and to drop what was read."""
     began = time.perf_counter()
-    frame.write.format("noop").mode("overwrite").save()
+    load().write.format("noop").mode("overwrite").save()
     return time.perf_counter() - began
 
 

@@ -68,7 +68,7 @@ class ReadOptions(Connection):
     max_messages: int | None = None
     max_bytes: int | None = None
     min_partitions: int | None = None
-    partition_bytes: int = 32 << 20
+    partition_bytes: int = 128 << 20
     fail_on_data_loss: bool = True
     bootstrap: bool = False
     value: str = "binary"
