@@ -27,7 +27,7 @@ from benchmarks.model import (
     exactly,
 )
 from tailrace.client import Client
-from tailrace.spark.jobs.archive import archive
+from tailrace.spark.jobs.archive import PARTITION_BY, archive
 from tailrace.spark.tables import open_table
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
         outcome.metrics["per_s"] = total / seconds
         progress(f"{total / seconds:,.0f} messages/s archived")
         outcome.checks.append(exactly("rows told of", total, done.rows))
-        rows = open_table("parquet", directory).read(spark).count()
+        rows = open_table("parquet", directory, partition_by=PARTITION_BY).read(spark).count()
         outcome.checks.append(exactly("rows in the table", total, rows))
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-fresh-") as directory:
         delays = _freshness(server, Path(directory), sizes.freshness_rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ import pytest
 from tests.support.http import Response
 from tests.support.publishing import KINDS_ONCE, offset, publish
 from tests.support.streams import Api, check_common, check_problem
+from tests.support.together import wait_until
 
 pytestmark = pytest.mark.parametrize("kind", KINDS_ONCE, indirect=True, scope="session")
 
@@ -23,6 +25,12 @@ def ask(api: Api, body: bytes) -> Response:
 
 
 def places(api: Api, *asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """Offsets and errors alone."""
+    found = whole_places(api, *asked)
+    return [{key: item[key] for key in ("offset", "error") if key in item} for item in found]
+
+
+def whole_places(api: Api, *asked: dict[str, Any]) -> list[dict[str, Any]]:
     response = ask(api, json.dumps({"places": asked}).encode())
     assert response.status == 200, (response.status, response.body)
     assert response.headers["content-type"] == JSON
@@ -133,3 +141,18 @@ def test_only_post_is_allowed(api: Api) -> None:
             check_problem(response, 405, "method-not-allowed")
             assert response.headers["allow"] == "POST, OPTIONS"
         assert api.request("OPTIONS", where).status == 204
+
+
+def test_which_stream_it_was(api: Api) -> None:
+    """A stream of the same name that is created anew has another time, and its own closure."""
+    bucket = api.new_bucket()
+    asked = {"bucket": bucket, "stream": "s", "byte": 0}
+    path = api.create(path=api.in_bucket(bucket, "s"))
+    [first] = whole_places(api, asked)
+    assert not first["closed"]
+    assert api.request("DELETE", path).status == 204
+    wait_until(lambda: time.time_ns() // 1_000_000 > first["created_at_ms"])
+    api.create(path=path, headers={"Stream-Closed": "true"})
+    [second] = whole_places(api, asked)
+    assert second["closed"]
+    assert second["created_at_ms"] > first["created_at_ms"]

@@ -103,6 +103,7 @@ class AsyncClient(AsyncHandle[BulkFlows]):
         return AsyncBucket(self._shell, BucketFlows(url, self._options), self._options)
 
     offsets = runs(BulkFlows.offsets)
+    find = runs(BulkFlows.find)
     rows = iterates(BulkFlows.rows)
 
     @property

@@ -8,7 +8,7 @@ from tailrace.client.errors import AnswerInvalid, Refused, refusal
 from tailrace.client.flow import Flow, Give, Piece, expect, fetch
 from tailrace.client.items import Items
 from tailrace.client.requests import Options, make_call
-from tailrace.client.values import Place
+from tailrace.client.values import Found, Place
 
 __all__ = ["BulkFlows"]
 
@@ -33,15 +33,25 @@ class BulkFlows:
         Raises:
             NotFound: This server cannot tell.
         """
+        found = yield from self.find(places)
+        return [item.offset if isinstance(item, Found) else item for item in found]
+
+    def find(self, places: Sequence[Place]) -> Flow[list[Found | Refused]]:
+        """
+        Each place, and the stream that it is in; or the error that reading there would have.
+
+        Raises:
+            NotFound: This server cannot tell.
+        """
         url = f"{self.url}/-/offsets"
-        found: list[str | Refused] = []
+        found: list[Found | Refused] = []
         for at in range(0, len(places), PLACES_MAX):
             some = places[at : at + PLACES_MAX]
             body = json.dumps({"places": [place.fields() for place in some]}).encode()
             call = yield from make_call(self._options, "POST", url, headers=_JSON, body=body)
             _, answer = yield from fetch(call, self._options.retry, 200)
             try:
-                found += [_offset(url, item) for item in json.loads(answer)["places"]]
+                found += [_found(url, item) for item in json.loads(answer)["places"]]
             except (ValueError, KeyError, TypeError):
                 raise AnswerInvalid(url, "the answer has no offsets; is it ours?") from None
             if len(found) != at + len(some):
@@ -69,11 +79,11 @@ class BulkFlows:
             yield Give((piece,))
 
 
-def _offset(url: str, item: dict[str, Any]) -> str | Refused:
+def _found(url: str, item: dict[str, Any]) -> Found | Refused:
     if "error" not in item:
         offset = item["offset"]
         if not isinstance(offset, str):
             raise TypeError
-        return offset
+        return Found(offset, item["created_at_ms"], item["closed"])
     error = item["error"]
     return refusal(error["status"], url, _PROBLEM, json.dumps(error).encode())

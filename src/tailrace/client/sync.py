@@ -105,6 +105,7 @@ class Client(Handle[BulkFlows]):
         return Bucket(self._shell, BucketFlows(url, self._options), self._options)
 
     offsets = runs(BulkFlows.offsets)
+    find = runs(BulkFlows.find)
     rows = iterates(BulkFlows.rows)
 
     @property

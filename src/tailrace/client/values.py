@@ -11,6 +11,7 @@ __all__ = [
     "BucketInfo",
     "Chunk",
     "Created",
+    "Found",
     "Head",
     "Item",
     "Listed",
@@ -188,6 +189,15 @@ class Place:
         if len(said) != 1:
             raise ValueError("a place has one of message, byte and time_ms")
         return {**self.name.fields(), **said}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a place is, and in which stream: one that is created anew is another one."""
+
+    offset: str
+    created_at_ms: int
+    closed: bool
 
 
 @dataclass(frozen=True, slots=True)

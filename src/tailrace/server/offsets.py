@@ -91,7 +91,11 @@ class Offsets:
             find, value = place.search()
             state = self._engine.find(place.key()).durable
             assert state is not None
-            return {"offset": find(self._engine.store, state, value).token()}
+            return {
+                "offset": find(self._engine.store, state, value).token(),
+                "created_at_ms": state.created_at,
+                "closed": state.closed,
+            }
         except Refusal as refusal:
             detail = refusal.detail.encode("utf-8", "replace").decode()
             error = {"status": refusal.status, "code": refusal.code, "detail": detail}

@@ -157,18 +157,17 @@ class Catalog:
         return self._update(found, self.seen.keys() - found.keys())
 
     def _asked_together(self, names: list[str]) -> dict[str, Seen]:
-        tails = self.client.offsets([Place(self.name(name), byte=BYTE_MAX) for name in names])
-        starts = self.client.offsets([Place(self.name(name), byte=0) for name in names])
+        tails = self.client.find([Place(self.name(name), byte=BYTE_MAX) for name in names])
+        starts = self.client.find([Place(self.name(name), byte=0) for name in names])
         found = {}
         for name, tail, start in zip(names, tails, starts, strict=True):
             if isinstance(tail, NotFound) or isinstance(start, NotFound):
                 continue
-            for offset in (tail, start):
-                if isinstance(offset, Refused):
-                    raise offset
-            assert isinstance(tail, str)
-            assert isinstance(start, str)
-            found[name] = Seen(tail, start)
+            if isinstance(tail, Refused):
+                raise tail
+            if isinstance(start, Refused):
+                raise start
+            found[name] = Seen(tail.offset, start.offset, tail.created_at_ms, tail.closed)
         return found
 
     def _heads(self, names: list[str]) -> dict[str, Seen]:

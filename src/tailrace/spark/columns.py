@@ -24,7 +24,15 @@ from pyspark.sql.types import (
 from tailrace.spark.loss import SourceFailed
 from tailrace.spark.options import OptionInvalid, ReadOptions
 
-__all__ = ["COLUMNS", "SNAPSHOT", "Columns", "default_schema", "is_source_schema", "wire_columns"]
+__all__ = [
+    "COLUMNS",
+    "SNAPSHOT",
+    "Columns",
+    "check_source_schema",
+    "default_schema",
+    "is_source_schema",
+    "wire_columns",
+]
 
 SNAPSHOT: Final = "is_snapshot"
 COLUMNS: Final[Mapping[str, DataType]] = {

@@ -1,5 +1,7 @@
 """Whether a JSON value fits a type of Arrow, and what it is then. Nothing is bent to fit."""
 
+import re
+import struct
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -11,6 +13,8 @@ __all__ = ["EXACT_MAX", "Misfit", "fit"]
 
 EXACT_MAX: Final = 2**53
 """From here on a double does not hold every whole number."""
+# Finer than microseconds, which is as fine as it is kept.
+_FINER: Final = re.compile(rb"[.,][0-9]{7}")
 _raw_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _raw_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -45,10 +49,12 @@ def _fit(raw: bytes, kind: pa.DataType) -> Any:
             raise Misfit
         return value
     if pa.types.is_floating(kind):
-        return _float(raw)
+        return _float(raw, kind)
     if pa.types.is_decimal(kind):
         return _decimal(raw, kind)
     if pa.types.is_timestamp(kind):
+        if _FINER.search(raw):
+            raise Misfit
         moment = datetime.fromisoformat(msgspec.json.decode(raw, type=str))
         if kind.tz is None:
             # A time without a zone, as the type is: one with a zone does not fit.
@@ -67,16 +73,19 @@ def _fit(raw: bytes, kind: pa.DataType) -> Any:
     raise Misfit
 
 
-def _float(raw: bytes) -> float:
-    """A whole number that a double cannot hold exactly would be bent."""
+def _float(raw: bytes, kind: pa.DataType) -> float:
+    """A whole number that the type cannot hold exactly would be bent, as would a larger one."""
     value = msgspec.json.decode(raw, type=float)
-    if abs(value) >= EXACT_MAX and raw.lstrip(b"-").isdigit() and int(raw) != int(value):
+    if kind.bit_width == 32:
+        # Raises OverflowError where it is too large.
+        (value,) = struct.unpack("<f", struct.pack("<f", value))
+    if raw.lstrip(b"-").isdigit() and int(raw) != int(value):
         raise Misfit
     return value
 
 
 def _decimal(raw: bytes, kind: pa.DataType) -> Decimal:
-    value = Decimal(raw.decode().strip('"'))
+    value = Decimal(raw.decode())
     exponent = value.as_tuple().exponent
     if not isinstance(exponent, int) or -exponent > kind.scale:
         raise Misfit

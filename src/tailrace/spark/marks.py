@@ -3,9 +3,11 @@ Where a streaming query stands: one mark a stream, kept by Spark in its checkpoi
 
 A mark is the offset, and what tells a stream from a later one of the same name:
 
-    {offset}                     the rest is not known: another server, or a stream named by path
+    {offset}                     the rest is not known: another server
     {offset}@{created at, ms}
     {offset}@{created at, ms}:c  read to the end of a closed stream: it may go, nothing is lost
+
+Where the time is not known but something else is to be said, it is empty.
 """
 
 from collections.abc import Mapping
@@ -25,9 +27,10 @@ class Mark(NamedTuple):
     """It is closed, and was read to its end."""
 
     def text(self) -> str:
-        if self.created_ms is None:
+        if self.created_ms is None and not self.done and "@" not in self.offset:
             return self.offset
-        return f"{self.offset}@{self.created_ms}{':c' if self.done else ''}"
+        created = "" if self.created_ms is None else str(self.created_ms)
+        return f"{self.offset}@{created}{':c' if self.done else ''}"
 
 
 Marks = dict[str, str]
@@ -40,7 +43,7 @@ def parse_mark(text: str) -> Mark:
     if not at:
         return Mark(text)
     created, colon, _ = rest.partition(":")
-    return Mark(offset, int(created), bool(colon))
+    return Mark(offset, int(created) if created else None, bool(colon))
 
 
 def dump_marks(marks: Marks) -> dict[str, Any]:

@@ -72,7 +72,8 @@ def _read(stream: Stream, builder: Builder, span: Span) -> Iterator[pa.RecordBat
         is_beyond = chunk.next_offset > span.end
         if is_beyond:
             units = units[: len(units) - _beyond(stream, span, chunk.next_offset, are_json)]
-        yield from _rows(builder, span, start, units, content_type, are_json=are_json)
+        until = min(chunk.next_offset, span.end)
+        yield from _rows(builder, span, start, until, units, content_type, are_json=are_json)
         if is_beyond or chunk.next_offset == span.end:
             return
         start = chunk.next_offset
@@ -127,6 +128,7 @@ def _rows(
     builder: Builder,
     span: Span,
     start: str,
+    until: str,
     units: "Sequence[bytes | msgspec.Raw] | bytes",
     content_type: str,
     *,
@@ -136,7 +138,7 @@ def _rows(
         if units:
             value = bytes(units)  # type: ignore[arg-type]
             yield builder.row(
-                span.stream, offset=start, next_offset=span.end, content_type=content_type,
+                span.stream, offset=start, next_offset=until, content_type=content_type,
                 value=value,
             )  # fmt: skip
         return

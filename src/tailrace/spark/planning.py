@@ -8,12 +8,12 @@ Rule 2: what is gone is noticed, and obeys `failOnDataLoss`: a stream that is no
 one that was replaced, and (while reading) messages that a snapshot covers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
-from tailrace.client import Place, Refused
+from tailrace.client import NotFound, Place, Refused
 from tailrace.protocol.offset import START
 from tailrace.spark.catalog import BEGINNING, Catalog, Seen, resolve
 from tailrace.spark.loss import DataLost, StreamGone, StreamReplaced
@@ -78,7 +78,7 @@ class Planner:
             return self._at_time(options.starting_ms)
         if options.starting == LATEST:
             return {name: item.tail for name, item in seen.items()}
-        given = options.starting if not isinstance(options.starting, str) else {}
+        given = self._given("startingOffsets", options.starting)
         return {
             name: self._named(given[name], item) if name in given else self._earliest(item)
             for name, item in seen.items()
@@ -89,11 +89,19 @@ class Planner:
         options, seen = self._options, self.catalog.seen
         if options.ending_ms is not None:
             return self._at_time(options.ending_ms)
-        given = options.ending if not isinstance(options.ending, str) else {}
+        given = self._given("endingOffsets", options.ending)
         return {
             name: self._named(given[name], item) if name in given else item.tail
             for name, item in seen.items()
         }
+
+    def _given(self, option: str, offsets: str | Mapping[str, str]) -> Mapping[str, str]:
+        """The offsets by name; a name that is misspelt would be read from elsewhere."""
+        given = {} if isinstance(offsets, str) else offsets
+        for name in given:
+            if name not in self.catalog.seen:
+                raise OptionInvalid(option, f"names {name!r}, which is not among the streams")
+        return given
 
     def _earliest(self, item: Seen) -> str:
         return BEGINNING if self._options.bootstrap else item.earliest
@@ -172,14 +180,34 @@ class Planner:
             Place(self.catalog.name(cut.span.stream), message=cut.span.first_message + cut.messages)
             for cut in cuts
         ]
-        for cut, offset in zip(cuts, resolve(self.catalog.client, places), strict=True):
-            end[cut.span.stream] = self._mark(cut.span.stream, offset)
+        for cut, offset in zip(cuts, self.catalog.client.offsets(places), strict=True):
+            name = cut.span.stream
+            if isinstance(offset, NotFound):
+                # Gone since it was looked for.
+                self._tell(parse_mark(marks[name]), StreamGone(name, cut.span.start))
+                del end[name]
+            elif isinstance(offset, Refused):
+                raise offset
+            else:
+                end[name] = self._mark(name, offset)
         return end
+
+    def check_same(self, end: Marks, spans: Sequence[Span]) -> None:
+        """A micro-batch that is planned again reads the streams that it was planned for."""
+        for span in spans:
+            mark = parse_mark(end[span.stream])
+            seen = self.catalog.seen.get(span.stream)
+            if seen is None:
+                self._tell(mark._replace(done=False), StreamGone(span.stream, span.start))
+            elif not self._is_same(mark, seen):
+                self._tell(mark._replace(done=False), StreamReplaced(span.stream, span.start))
 
     def left(self, spans: Sequence[Span], end: Marks) -> list[Span]:
         """What of some spans lies beyond the end of a micro-batch."""
         rests = [
-            self._span(span.stream, parse_mark(end[span.stream]).offset, span.end) for span in spans
+            self._span(span.stream, parse_mark(end[span.stream]).offset, span.end)
+            for span in spans
+            if span.stream in end
         ]
         return [rest for rest in rests if rest.start != rest.end]
 
@@ -194,7 +222,8 @@ class Planner:
                 continue
             last = parse_mark(text)
             first = Mark(self._beginning) if before is None else parse_mark(before)
-            if _differ(first.created_ms, last.created_ms):
+            if _differ(first.created_ms, last.created_ms) or first.offset > last.offset:
+                # Another stream of this name. (`-1` sorts before all tokens.)
                 first = Mark(self._beginning)
             if first.offset != last.offset:
                 spans.append(self._span(name, first.offset, last.offset))

@@ -172,8 +172,13 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        planner = self._planner()
-        return planner.partitions(planner.between(load_marks(start), load_marks(end)))
+        planner, marks = self._planner(), load_marks(end)
+        spans = planner.between(load_marks(start), marks)
+        if self._end is None:
+            # A batch of an earlier run, to be read again: nothing was looked at yet.
+            planner.catalog.refresh()
+            planner.check_same(marks, spans)
+        return planner.partitions(spans)
 
     def stop(self) -> None:
         if self._made is not None:

@@ -1,10 +1,12 @@
 """
 Spans of streams: how much of them one batch reads, and which task reads which.
 
-Everything here is pure. A replay of a micro-batch plans the same partitions from the same marks,
-and so the sink's producers of a retried batch carry the same messages.
+No input, no output; only what a micro-batch begins with may be left to chance. A replay of it plans
+the same partitions from the same marks, and so the sink's producers of a retried batch carry the
+same messages.
 """
 
+import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
@@ -65,8 +67,9 @@ def admit(
     """
     What fits into one micro-batch: spans that are read whole, and those that are cut.
 
-    Each stream gets a share by how far it is behind, so that none waits for ever: what is left of
-    rounding goes to those that came off worst. Bytes are turned into messages by a stream's mean.
+    Each stream gets a message, and a share of the rest by how far it is behind. Where there is not
+    room for one of each, chance decides, so that none waits for ever. Bytes are made messages
+    by a stream's mean.
     """
     if messages_max is not None and sum(span.messages for span in spans) > messages_max:
         shares = _shares([span.messages for span in spans], messages_max)
@@ -84,29 +87,38 @@ def admit(
 
 
 def _shares(weights: Sequence[int], limit: int) -> list[int]:
-    """Whole numbers in proportion to weights that add up to a limit: the largest remainders win."""
-    total = sum(weights)
-    shares = [weight * limit // total for weight in weights]
-    left = limit - sum(shares)
-    by_remainder = sorted(range(len(weights)), key=lambda at: -(weights[at] * limit % total))
+    """Whole numbers that add up to a limit: one for each if possible, the rest in proportion."""
+    count = len(weights)
+    if limit <= count:
+        chosen = set(random.sample(range(count), limit))
+        return [int(at in chosen) for at in range(count)]
+    rests, limit = [weight - 1 for weight in weights], limit - count
+    total = sum(rests)
+    shares = [1 + rest * limit // total for rest in rests]
+    left = limit + count - sum(shares)
+    by_remainder = sorted(range(count), key=lambda at: -(rests[at] * limit % total))
     for at in by_remainder[:left]:
         shares[at] += 1
     return shares
 
 
 def _within_bytes(spans: Sequence[Span], shares: list[int], bytes_max: int) -> list[int]:
-    sizes = [
-        span.bytes * share / max(1, span.messages)
-        for span, share in zip(spans, shares, strict=True)
-    ]
-    total = sum(sizes)
-    if total <= bytes_max:
+    means = [span.bytes / max(1, span.messages) for span in spans]
+    if sum(share * mean for share, mean in zip(shares, means, strict=True)) <= bytes_max:
         return shares
-    fitted = [int(share * bytes_max / total) for share in shares]
-    if not any(fitted):
+    fitted = [0] * len(shares)
+    left: float = bytes_max
+    wanted = [at for at, share in enumerate(shares) if share]
+    for at in random.sample(wanted, len(wanted)):
         # One message at least, or the query would stand still.
-        largest = max(range(len(shares)), key=lambda at: sizes[at])
-        fitted[largest] = 1
+        if means[at] <= left or not any(fitted):
+            fitted[at] = 1
+            left -= means[at]
+    rest = sum((shares[at] - 1) * means[at] for at in wanted if fitted[at])
+    if left > 0 and rest > 0:
+        factor = min(1.0, left / rest)
+        for at in wanted:
+            fitted[at] += int((shares[at] - 1) * factor) if fitted[at] else 0
     return fitted
 
 
@@ -119,9 +131,10 @@ def _partition_bytes(spans: Sequence[Span], target: int, count_min: int) -> int:
 def split_points(spans: Sequence[Span], target: int, count_min: int) -> list[tuple[int, list[int]]]:
     """For each span that is to be split: its index, and the bytes to split it at, about."""
     size = _partition_bytes(spans, target, count_min)
+    share = SPLIT_SHARE if len(spans) >= count_min else 1.0
     points = []
     for index, span in enumerate(spans):
-        if span.ours and span.messages > 1 and span.bytes > SPLIT_SHARE * size:
+        if span.ours and span.messages > 1 and span.bytes > share * size:
             start = _offset(span.start)[1]
             count = min(ceil((span.bytes + STREAM_BYTES) / size), span.messages)
             points.append((index, [start + span.bytes * at // count for at in range(1, count)]))
@@ -147,19 +160,31 @@ def assign(
 
     `boundaries` has, by the index of a span, the offsets that it is split at.
     """
-    size = _partition_bytes(spans, target, count_min)
+    size: float = _partition_bytes(spans, target, count_min)
+    pieces = [
+        piece
+        for index, span in enumerate(spans)
+        for piece in (_pieces(span, boundaries(index)) if span.ours else (span,))
+    ]
+    partitions = _grouped(pieces, size)
+    while len(partitions) < min(count_min, len(pieces)):
+        size *= 0.8
+        partitions = _grouped(pieces, size)
+    return partitions
+
+
+def _grouped(pieces: Sequence[Span], size: float) -> list[tuple[Span, ...]]:
     partitions: list[tuple[Span, ...]] = []
     group: list[Span] = []
     filled = 0
-    for index, span in enumerate(spans):
-        for piece in _pieces(span, boundaries(index)) if span.ours else (span,):
-            cost = piece.bytes + STREAM_BYTES
-            # Half over is as good as half empty.
-            if group and filled + cost / 2 > size:
-                partitions.append(tuple(group))
-                group, filled = [], 0
-            group.append(piece)
-            filled += cost
+    for piece in pieces:
+        cost = piece.bytes + STREAM_BYTES
+        # Half over is as good as half empty.
+        if group and filled + cost / 2 > size:
+            partitions.append(tuple(group))
+            group, filled = [], 0
+        group.append(piece)
+        filled += cost
     if group:
         partitions.append(tuple(group))
     return partitions

@@ -19,7 +19,7 @@ import pyarrow.json as pj
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tailrace.spark.columns import COLUMNS, Columns
+from tailrace.spark.columns import COLUMNS, SNAPSHOT, Columns, check_source_schema
 from tailrace.spark.fitting import EXACT_MAX, Misfit, fit
 from tailrace.spark.options import OptionInvalid
 
@@ -28,7 +28,7 @@ __all__ = ["RESCUED", "TypedColumns"]
 RESCUED: Final = "_rescued"
 EACH_MAX: Final = 64
 """Where a batch does not fit at once, its halves may; so few messages are taken one by one."""
-_PLACES: Final = {f"_{name}": name for name in COLUMNS}
+_PLACES: Final = {f"_{name}": name for name in (*COLUMNS, SNAPSHOT)}
 # What Arrow's JSON reader converts just as `fit` does.
 _FAST: Final = (pa.types.is_boolean, pa.types.is_int64, pa.types.is_float64, pa.types.is_string)
 
@@ -43,9 +43,9 @@ class TypedColumns:
             if field.name == RESCUED and not isinstance(field.dataType, StringType):
                 raise OptionInvalid("schema", f"must have {RESCUED} as string")
         places = [field for field in schema if field.name in _PLACES]
-        self._places = Columns(
-            StructType([StructField(_PLACES[f.name], f.dataType) for f in places]), bucket
-        )
+        picked = StructType([StructField(_PLACES[f.name], f.dataType) for f in places])
+        check_source_schema(picked)
+        self._places = Columns(picked, bucket)
         self._place_names = [field.name for field in places]
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._typed = pa.schema(

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from tailrace.client import Client
 from tailrace.spark.loss import DataLost, MessagesGone, StreamGone, StreamReplaced
+from tailrace.spark.options import OptionInvalid
 from tailrace.spark.planning import Partition
 from tailrace.spark.source import TailraceDataSource
 from tests.support.server import ServerProcess
@@ -220,3 +221,75 @@ def test_what_is_lost_can_travel_between_processes() -> None:
         error: DataLost = pickle.loads(pickle.dumps(kind("name", "offset")))
         assert type(error) is kind
         assert "'name'" in str(error)
+
+
+@pytest.mark.parametrize("selection", [{"bucket": "named"}, {"bucket": "named", "stream": "a"}])
+@pytest.mark.parametrize("values", [[7], [7, 8, 9]])
+def test_a_stream_that_was_created_anew_is_another_one(
+    client: Client, server: ServerProcess, selection: dict[str, str], values: list[int]
+) -> None:
+    """However it is named, and whether the new one is shorter or as long."""
+    create(client, "named", a=[1, 2, 3])
+    strict = Query(stream_reader(server, **selection))
+    loose = Query(stream_reader(server, **selection, failOnDataLoss="false"))
+    assert strict.batch() == loose.batch() == {"a": [1, 2, 3]}
+    client.bucket("named").stream("a").delete()
+    client.bucket("named").stream("a").create("application/json", body=json.dumps(values))
+    with pytest.raises(StreamReplaced):
+        strict.batch()
+    assert loose.batch() == {"a": values}
+
+
+def test_a_named_stream_that_is_closed_and_read_may_go(
+    client: Client, server: ServerProcess
+) -> None:
+    create(client, "finish", a=[1], b=[2])
+    client.bucket("finish").stream("a").close()
+    query = Query(stream_reader(server, bucket="finish", streams="a,b"))
+    assert query.batch() == {"a": [1], "b": [2]}
+    client.bucket("finish").stream("a").delete()
+    assert query.batch() == {}
+
+
+def test_a_batch_that_is_read_again_reads_the_same_stream_or_none(
+    client: Client, server: ServerProcess
+) -> None:
+    """A restart replays the last batch of the log before it looks at anything else."""
+    create(client, "replay", a=[1, 2])
+    query = Query(stream_reader(server, bucket="replay"))
+    end, _ = query.plan()
+    client.bucket("replay").stream("a").delete()
+    client.bucket("replay").stream("a").create("application/json", body=b"[8,9]")
+    with pytest.raises(StreamReplaced):
+        stream_reader(server, bucket="replay").partitions(query.at, end)
+
+
+@pytest.mark.parametrize("loose", [False, True])
+def test_a_stream_that_goes_while_a_batch_is_cut(
+    client: Client, server: ServerProcess, loose: bool
+) -> None:
+    create(client, "cutting", a=list(range(50)), b=list(range(50)))
+    reader = stream_reader(
+        server, bucket="cutting", maxMessagesPerTrigger="10",
+        failOnDataLoss=str(not loose).lower(),
+    )  # fmt: skip
+    query = Query(reader)
+    reader.prepareForTriggerAvailableNow()  # type: ignore[attr-defined]
+    client.bucket("cutting").stream("a").delete()
+    if not loose:
+        with pytest.raises(StreamGone):
+            query.batch(ReadMaxRows(10))
+        return
+    found: list[int] = []
+    while batch := query.batch(ReadMaxRows(10)):
+        found += batch["b"]
+    assert found == list(range(50))
+
+
+def test_offsets_for_streams_that_are_not_there_are_refused(
+    client: Client, server: ServerProcess
+) -> None:
+    create(client, "spelt", orders=[1])
+    reader = stream_reader(server, bucket="spelt", startingOffsets='{"order": "-1"}')
+    with pytest.raises(OptionInvalid, match="'order'"):
+        reader.initialOffset()

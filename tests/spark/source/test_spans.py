@@ -111,3 +111,19 @@ def test_as_many_partitions_as_asked_for() -> None:
     spans = [Span("one", token(0, 0), token(100, 10_000))]
     answers = boundaries_of(spans, 32 << 20, 8)
     assert len(assign(spans, 32 << 20, 8, lambda index: answers[index])) == 8
+
+
+def test_a_small_stream_does_not_wait_for_a_large_one() -> None:
+    large = Span("large", token(0, 0), token(1_000_000, 100_000_000))
+    small = Span("small", token(0, 0), token(5, 500))
+    for limits in ((1000, None), (None, 1_000_000)):
+        whole, cuts = admit([large, small], *limits)
+        assert "small" in {span.stream for span in whole} | {cut.span.stream for cut in cuts}
+
+
+def test_at_least_as_many_partitions_as_asked_for() -> None:
+    for streams, wanted in ((2, 3), (3, 4), (5, 7), (10, 12), (1, 16)):
+        spans = [Span(f"s{n}", token(0, 0), token(100_000, 10_000_000)) for n in range(streams)]
+        answers = boundaries_of(spans, 128 << 20, wanted)
+        tasks = assign(spans, 128 << 20, wanted, lambda index: answers.get(index, ()))  # noqa: B023
+        assert len(tasks) >= wanted
