@@ -22,6 +22,7 @@ from tests.support.server import REPO_ROOT
         "many_streams",
         "client_producer",
         "client_tail",
+        "spark_planning",
     ],
 )
 def test_a_benchmark_runs_and_finds_what_it_wrote(work: str, tmp_path: Path) -> None:
