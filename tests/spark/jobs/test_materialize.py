@@ -1,6 +1,7 @@
 """`materialize`: JSON streams as a typed table that grows, and dead letters beside it."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import pytest
 from tailrace.client import Client
 from tailrace.spark.jobs.materialize import MaterializeResult, SchemaLog, materialize
 from tailrace.spark.jobs.widening import Field, Struct
-from tailrace.spark.tables import BatchDiffers, TableShared, open_table
+from tailrace.spark.tables import BatchDiffers, SchemaInexact, TableShared, open_table
 from tests.support.server import ServerProcess
 
 if TYPE_CHECKING:
@@ -108,6 +109,49 @@ def test_a_batch_that_failed_between_the_two_tables_is_completed(
     assert [(row["_message"], row["a"]) for row in rows_of(spark, table, "parquet")] == [(0, 1)]
     dead = rows_of(spark, tmp_path / "table-dead-letters", "parquet")
     assert [json.loads(bytes(row["value"])) for row in dead] == ["dead"]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("format", ["parquet", "iceberg"])
+def test_no_stored_integer_is_rounded(
+    spark: "SparkSession", server: ServerProcess, append: Any, tmp_path: Path, format: str
+) -> None:
+    """Goal: a column stays long where doubles would round it; what is no integer is rescued."""
+    table = tmp_path / "table"
+
+    def run() -> None:
+        materialize(spark, url=server.url, bucket=BUCKET, table=table, format=format)
+
+    big, largest = 2**53 + 1, 2**63 - 1
+    append({"id": big, "n": 2**53, "in": {"id": -big}, "list": [{"id": 1}, {"id": largest}]})
+    append({"id": 1, "n": 2, "in": {"id": 3}, "list": []})
+    run()
+    append({"id": 1.5, "n": 2.5, "in": {"id": 3.5}, "list": [{"id": 4.50}], "new": 0.5}, {"id": 7})
+    run()
+    append({"id": 8.5, "n": 9})
+    run()
+    rows = rows_of(spark, table, format)
+    assert [row["id"] for row in rows] == [big, 1, None, 7, None]
+    assert [row["n"] for row in rows] == [2.0**53, 2.0, 2.5, None, 9.0]
+    assert [row["in"] and row["in"]["id"] for row in rows] == [-big, 3, None, None, None]
+    assert rows[0]["list"] == [{"id": 1}, {"id": largest}]
+    assert rows[2]["new"] == 0.5
+    rescued = [row["_rescued"] and json.loads(row["_rescued"]) for row in rows]
+    assert rescued == [
+        None, None, {"id": 1.5, "in": {"id": 3.5}, "list": [{"id": 4.5}]}, None, {"id": 8.5},
+    ]  # fmt: skip
+
+
+def test_a_table_refuses_to_round_what_it_has(spark: "SparkSession", tmp_path: Path) -> None:
+    """Whoever writes to it; nothing of it is changed."""
+    table = open_table("parquet", tmp_path / "table")
+    table.commit(0, spark.sql("select named_struct('b', 9223372036854775807L) as a"))
+    wider = spark.sql("select named_struct('b', 0.5D) as a")
+    with pytest.raises(SchemaInexact, match=r"'a\.b' has integers beyond 2\^53") as refused:
+        table.commit(1, wider)
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+    assert [row.a.b for row in table.read(spark).collect()] == [2**63 - 1]
+    assert not table.committed(1)
 
 
 def test_dead_letters_have_a_table_of_their_own(spark: "SparkSession", tmp_path: Path) -> None:

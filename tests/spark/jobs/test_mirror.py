@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from tailrace.client import Client, StreamName
-from tailrace.spark.jobs.mirror import MirrorChanged, MirrorResult, mirror
+from tailrace.spark.jobs.mirror import MirrorChanged, MirrorResult, MirrorUnsupported, mirror
 from tailrace.spark.rows import Range, RangeError, read_rows
 from tests.support.server import ServerProcess
 from tests.support.together import wait_until
@@ -167,6 +169,46 @@ def test_it_follows_what_is_written_and_closed(
         thread.join(60)
     assert done[0].messages == 7
     assert not spark.streams.active
+
+
+class Other(BaseHTTPRequestHandler):
+    """A server that has never heard of what only ours answers."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), Other) as other:
+        thread = threading.Thread(target=other.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{other.server_port}"
+        finally:
+            other.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("streams", [("a",), ("a", "http://127.0.0.1:1/b")])
+def test_a_source_without_numbers_is_refused(
+    elsewhere: str, tmp_path: Path, streams: tuple[str, ...]
+) -> None:
+    """Before anything is noted, made or read: its messages would be sorted by their values."""
+    at = tmp_path / "checkpoint"
+    nobody = "http://127.0.0.1:1"
+    no_spark = cast("SparkSession", None)
+    with pytest.raises(MirrorUnsupported, match="needs a Tailrace server") as refused:
+        mirror(no_spark, url=elsewhere, target_url=nobody, checkpoint=str(at), streams=streams)
+    assert refused.value.url == (elsewhere if len(streams) == 1 else streams[1])
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+    assert not at.exists()
 
 
 def has(client: Client, bucket: str, expected: Content) -> bool:

@@ -17,12 +17,13 @@ from tailrace.spark.jobs.widening import (
     Type,
     dump_type,
     infer,
+    keep_longs,
     load_type,
     spark_type,
     widen,
 )
 from tailrace.spark.tables import SchemaConflict
-from tailrace.spark.tables.schemas import NO_COLUMNS, grown, retyped
+from tailrace.spark.tables.schemas import NO_COLUMNS, grown, longs_to_doubles, retyped
 
 NAMES = st.sampled_from(
     ["a", "A", "b", "", ".", "a.b", "a_b", "_stream", "_Stream", "_rescued", "ß", "a b", "x`y"]
@@ -138,6 +139,21 @@ def test_long_widens_to_double_and_what_would_change_is_rescued() -> None:
         '{"a":9007199254740993}',
     )
     assert JsonRows(schema).row(b'{"a":1e999,"b":2}') == ({"a": None}, '{"a":1e999,"b":2}')
+
+
+def test_longs_are_kept_where_a_double_would_round() -> None:
+    """Every place of a long that became a double is found, also in lists, and can be undone."""
+    longs = widened(EMPTY, {"a.b": 1, "in": {"c": 2, "d": 3}, "of": [{"e": 4}], "g": [5], "s": ""})
+    doubles = widened(longs, {"a.b": 1.5, "in": {"c": 2.5}, "of": [{"e": 4.5}], "g": [0.5], "h": 1})
+    paths = longs_to_doubles(spark_type(longs), spark_type(doubles))
+    assert paths == [("a_b",), ("in", "c"), ("of", None, "e"), ("g", None)]
+    assert keep_longs(doubles, paths) == widened(longs, {"h": 1})
+    kept = keep_longs(doubles, paths[1:2])
+    assert longs_to_doubles(spark_type(longs), spark_type(kept)) == [paths[0], *paths[2:]]
+    assert JsonRows(kept).row(b'{"in":{"c":2.50,"d":1}}') == (
+        {"in": {"c": None, "d": 1}},
+        '{"in":{"c":2.50}}',
+    )
 
 
 def test_columns_have_a_limit() -> None:

@@ -48,6 +48,7 @@ _CODES_BY_NAME: Final = {
         (
             *("BatchDiffers", "CheckpointTaken", "SchemaConflict", "SourceChanged", "SourceTaken"),
             *("TableBusy", "TableMismatch", "TableShared", "MirrorChanged", "ReplayChanged"),
+            *("ReplayAmbiguous", "SchemaInexact"),
             *("SinkClosed", "SinkFenced", "SinkGap", "TypeConflict"),
         ),
         ExitCode.CONFLICT,

@@ -42,13 +42,15 @@ from tailrace.spark.jobs.widening import (
     EMPTY,
     Struct,
     dump_type,
+    keep_longs,
     load_type,
     widen,
 )
 from tailrace.spark.tables import Committed, Table, TableShared, open_table
 from tailrace.spark.tables.base import SMALL_FILES_MIN
 from tailrace.spark.tables.files import local_path, read_json, write_json
-from tailrace.spark.tables.frames import struct
+from tailrace.spark.tables.frames import inexact, struct
+from tailrace.spark.tables.schemas import Path as ColumnPath
 from tailrace.spark.tables.values import nothing
 
 if TYPE_CHECKING:
@@ -185,6 +187,8 @@ class _Run:
         self._log = SchemaLog(table.path / "_tailrace" / "schema")
         self._done: list[tuple[Committed, Committed]] = []
         self._compacted = 0
+        # Once there, an integer stays, and with it the column's type.
+        self._longs: set[ColumnPath] = set()
 
     def take(self, frame: "DataFrame", batch: Batch) -> None:
         for table in self._tables:
@@ -220,9 +224,18 @@ class _Run:
             other = load_type(json.loads(row["schema"]))
             assert isinstance(other, Struct)
             wider = widen(wider, other, columns_max=self._columns_max)
+        wider = keep_longs(wider, self._longs)
+        if wider != schema:
+            wider = self._exact(frame.sparkSession, wider)
         if wider != schema:
             self._log.keep(batch.application, batch.batch_id, wider)
         return wider
+
+    def _exact(self, spark: "SparkSession", wider: Struct) -> Struct:
+        """Rule 2 of `widening`: what is stored is not rounded."""
+        found = inexact(self._tables[0].read(spark), table_schema(wider))
+        self._longs.update(found)
+        return keep_longs(wider, found)
 
     def compact(self, spark: "SparkSession") -> None:
         if self._compact_files:

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.client import Client, Conflict
-from tailrace.spark.catalog import connect
+from tailrace.spark.catalog import connect, is_tailrace
 from tailrace.spark.jobs.mirror_settling import Settling
 from tailrace.spark.marks import Marks, load_marks
 from tailrace.spark.options import Connection, read_options
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["PARTITIONS", "MirrorChanged", "MirrorResult", "mirror"]
+__all__ = ["PARTITIONS", "MirrorChanged", "MirrorResult", "MirrorUnsupported", "mirror"]
 
 PARTITIONS: Final = 8
 _NOTE: Final = "tailrace-mirror"
@@ -54,6 +54,20 @@ class MirrorChanged(Exception):
         return (
             f"the mirror of checkpoint {self.checkpoint!r} has {self.name} {self.before!r}, not "
             f"{self.now!r}: go on with that, or use another checkpoint and target bucket"
+        )
+
+
+class MirrorUnsupported(Exception):
+    """A source whose messages have no numbers: their order would be lost on the way."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.url = url
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url} does not number its messages: mirroring needs a Tailrace server as its"
+            " source, and streams that are named by their paths there, not by URLs"
         )
 
 
@@ -118,6 +132,7 @@ def mirror(
 
     Raises:
         MirrorChanged: The checkpoint is of a mirror with another setup.
+        MirrorUnsupported: The source is another server, whose messages have no numbers.
     """
     source = Connection(url=url, token=token, headers=headers or {}, timeout_s=timeout_s)
     target = Connection(
@@ -131,9 +146,10 @@ def mirror(
     if streams:
         reading["streams"] = json.dumps(streams)
     reading["failOnDataLoss"] = str(fail_on_data_loss).lower()
-    setup = _agree(spark, checkpoint, partitions, bucket, target_bucket, target_url)
     writing = _options(target, {"bucket": target_bucket})
     with connect(source) as there, connect(target) as here:
+        _check_numbered(there, streams)
+        setup = _agree(spark, checkpoint, partitions, bucket, target_bucket, target_url)
         _make_bucket(here, target_bucket)
         settling = Settling(there, here, read_options(reading), target_bucket)
         rows = _rows(spark, reading, setup)
@@ -155,6 +171,16 @@ def _options(connection: Connection, chosen: Mapping[str, str | None], **more: A
         **more,
     }
     return {name: str(value) for name, value in found.items() if value not in (None, "")}
+
+
+def _check_numbered(source: Client, streams: tuple[str, ...]) -> None:
+    """Rule 1 needs the numbers of messages, which only our server tells."""
+    for stream in streams:
+        if "://" in stream:
+            # It may lie anywhere, and is read as any server's.
+            raise MirrorUnsupported(stream)
+    if not is_tailrace(source):
+        raise MirrorUnsupported(source.url)
 
 
 def _make_bucket(client: Client, bucket: str | None) -> None:

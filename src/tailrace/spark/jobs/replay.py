@@ -32,6 +32,7 @@ from tailrace.spark.jobs.replay_plan import (
     ReplayAmbiguous,
     ReplayChanged,
     ReplayPlan,
+    ReplayUnsupported,
     agree,
     safe_name,
 )
@@ -41,7 +42,14 @@ from tailrace.spark.tables.files import alone, local_path, sync_file, write_json
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["PARTITIONS", "ReplayAmbiguous", "ReplayChanged", "ReplayResult", "replay"]
+__all__ = [
+    "PARTITIONS",
+    "ReplayAmbiguous",
+    "ReplayChanged",
+    "ReplayResult",
+    "ReplayUnsupported",
+    "replay",
+]
 
 # `total` counts from the first round on, `messages` in this one, which begins after `after`.
 _BOUNDS: Final = "bucket string, stream string, last long, total long, after long, messages long"
@@ -84,7 +92,8 @@ def replay(
 
     Raises:
         ReplayChanged: The replay id was used with another table, server, bucket or condition.
-        ReplayAmbiguous: A stream of the table is two.
+        ReplayAmbiguous: A stream of the table is two, or two would become one in the bucket.
+        ReplayUnsupported: Messages of the table have no numbers.
         TableMissing, TableMismatch: There is no such table.
     """
     path = local_path(table)
@@ -141,10 +150,13 @@ class _Replay:
 
         streams = self._rows.groupBy("bucket", "stream").agg(
             F.min("message").alias("first"), F.max("message").alias("last"),
-            F.count("*").alias("total"),
+            F.count("*").alias("total"), F.count("message").alias("numbered"),
         ).cache()  # fmt: skip
         try:
-            _check_single(streams)
+            _check_numbered(streams)
+            _check_single(streams, self._rows)
+            if self._plan.bucket is not None:
+                _check_apart(streams)
             sent = self._sent(number)
             bounds = streams.join(sent, _same_stream(streams, sent), "left").where(
                 sent["last"].isNull() | (streams["last"] > sent["last"])
@@ -232,8 +244,39 @@ def _same_stream(one: "DataFrame", other: "DataFrame") -> "Column":
     return one["bucket"].eqNullSafe(other["bucket"]) & (one["stream"] == other["stream"])
 
 
-def _check_single(streams: "DataFrame") -> None:
-    """More messages than numbers: some number came twice."""
+def _check_numbered(streams: "DataFrame") -> None:
+    """Rows are chosen and put in order by their numbers."""
+    without = streams.where("numbered < total").first()
+    if without is not None:
+        raise ReplayUnsupported(without["stream"])
+
+
+def _check_single(streams: "DataFrame", rows: "DataFrame") -> None:
+    """
+    No stream was deleted and made again.
+
+    More messages than numbers: some number came twice. Otherwise, a message that does not follow
+    the one before it, and is older: a clock that was set back breaks no chain of offsets.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
     twice = streams.where("total > last - first + 1").first()
+    if twice is None:
+        order = Window.partitionBy("bucket", "stream").orderBy("message")
+        is_older = rows["time"] < F.lag(rows["time"]).over(order)
+        is_apart = rows["offset"] != F.lag(rows["next_offset"]).over(order)
+        found = rows.select("stream", (is_older & is_apart).alias("is_other"))
+        twice = found.where("is_other").first()
     if twice is not None:
         raise ReplayAmbiguous(twice["stream"])
+
+
+def _check_apart(streams: "DataFrame") -> None:
+    """No two streams of several buckets have the same name in the one that they go to."""
+    from pyspark.sql import functions as F
+
+    named = streams.groupBy("stream").agg(F.collect_list(F.struct("bucket")).alias("of"))
+    alike = named.where(F.size("of") > 1).first()
+    if alike is not None:
+        raise ReplayAmbiguous(alike["stream"], tuple(of["bucket"] for of in alike["of"]))

@@ -8,7 +8,15 @@ from typing import Final
 from tailrace.client import TailraceError
 from tailrace.spark.tables.files import read_json, write_json
 
-__all__ = ["PARTITIONS", "ReplayAmbiguous", "ReplayChanged", "ReplayPlan", "agree", "safe_name"]
+__all__ = [
+    "PARTITIONS",
+    "ReplayAmbiguous",
+    "ReplayChanged",
+    "ReplayPlan",
+    "ReplayUnsupported",
+    "agree",
+    "safe_name",
+]
 
 PARTITIONS: Final = 8
 
@@ -31,7 +39,32 @@ class ReplayChanged(TailraceError):
 
 
 class ReplayAmbiguous(TailraceError):
-    """A stream was deleted and made again: the table has two of the same name."""
+    """
+    Two streams of the table would become one.
+
+    One was deleted and made again, or they are of these buckets and are to go to a single one.
+    """
+
+    def __init__(self, stream: str, buckets: tuple[str | None, ...] = ()) -> None:
+        super().__init__(stream, buckets)
+        self.stream = stream
+        self.buckets = buckets
+
+    def __str__(self) -> str:
+        if self.buckets:
+            names = ", ".join("none" if name is None else repr(name) for name in self.buckets)
+            return (
+                f"the table has a stream {self.stream!r} of several buckets ({names}), which would"
+                " become one: replay each bucket by itself, as where=\"bucket = 'orders'\""
+            )
+        return (
+            f"the table has messages of two streams called {self.stream!r}, one of which was"
+            " deleted: choose by time, as where=\"time >= '2026-01-31 12:00:00'\""
+        )
+
+
+class ReplayUnsupported(TailraceError):
+    """Messages without numbers: in which order they were is not known."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -39,8 +72,8 @@ class ReplayAmbiguous(TailraceError):
 
     def __str__(self) -> str:
         return (
-            f"the table has messages of two streams called {self.stream!r}, one of which was"
-            " deleted: choose by time, as where=\"time >= '2026-01-31 12:00:00'\""
+            f"the table has messages of stream {self.stream!r} without numbers, from a server that"
+            ' is not Tailrace: leave them out, as where="message is not null"'
         )
 
 

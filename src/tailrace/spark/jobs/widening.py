@@ -3,8 +3,8 @@ The schema of JSON messages: found from what comes, widened, never narrowed.
 
 Rule 1: a field that is new gets a column; a column never goes, and never changes its name.
 
-Rule 2: long widens to double. Any other contradiction keeps the column as it is: the value goes to
-`_rescued`.
+Rule 2: long widens to double, unless the table has integers there that a double would round (beyond
+2^53). Any other contradiction keeps the column as it is: the value goes to `_rescued`.
 
 Rule 3: null, an empty list, an empty object and a number beyond 64 bits say nothing of a type.
 
@@ -17,9 +17,11 @@ This file knows no Spark and no files: it maps (schema, value) to a schema.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from tailrace.spark.tables.schemas import Path
 
 __all__ = [
     "COLUMNS_MAX",
@@ -31,6 +33,7 @@ __all__ = [
     "Type",
     "dump_type",
     "infer",
+    "keep_longs",
     "load_type",
     "spark_type",
     "widen",
@@ -124,6 +127,23 @@ def widen(
     """A schema that holds what this one does, and of the other one what does not contradict it."""
     room = _Room(columns_max - _columns(schema))
     return _add(schema, [(field.name, field.type) for field in other.fields], reserved, room)
+
+
+def keep_longs(schema: Struct, paths: Collection[Path]) -> Struct:
+    """Rule 2: the schema with longs at these places, by their columns."""
+    kept = _keep_longs(schema, paths, ())
+    assert isinstance(kept, Struct)
+    return kept
+
+
+def _keep_longs(of: Type, paths: Collection[Path], at: Path) -> Type:
+    if isinstance(of, ListOf):
+        return ListOf(_keep_longs(of.element, paths, (*at, None)))
+    if isinstance(of, Struct):
+        types = (_keep_longs(field.type, paths, (*at, field.column)) for field in of.fields)
+        pairs = zip(of.fields, types, strict=True)
+        return Struct(tuple(Field(field.name, field.column, kept) for field, kept in pairs))
+    return "long" if at in paths else of
 
 
 def _widen(one: Type, other: Type, room: _Room) -> Type:

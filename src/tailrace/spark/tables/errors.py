@@ -10,6 +10,7 @@ __all__ = [
     "PathAwkward",
     "PathUnsupported",
     "SchemaConflict",
+    "SchemaInexact",
     "SourceChanged",
     "SourceTaken",
     "TableBusy",
@@ -133,6 +134,21 @@ class SchemaConflict(TableError):
         return (
             f"column {self.column!r} is {self.stored} in the table and {self.offered} in the"
             " batch: cast it, or write another table"
+        )
+
+
+class SchemaInexact(SchemaConflict):
+    """A column of longs would become one of doubles, which cannot hold all that is stored."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(column, "long", "double")
+        # Exceptions pickle by replaying `args`.
+        self.args = (column,)
+
+    def __str__(self) -> str:
+        return (
+            f"column {self.column!r} has integers beyond 2^53 in the table, which a double would"
+            " round, and is double in the batch: cast it, or write another table"
         )
 
 

@@ -4,7 +4,8 @@ How a table's schema may change from one batch to the next.
 Rule 1: a schema only grows. A column that a batch does not have stays, and is null there.
 
 Rule 2: the one change of a type is long to double. Files cannot be read so (neither Spark nor
-Iceberg does it), so the table's files are written again, once.
+Iceberg does it), so the table's files are written again, once. A double holds integers exactly up
+to 2^53: a column with one beyond that is not changed (`longs_to_doubles` tells which to look at).
 
 A schema is Spark's own JSON form of it here, so that these decisions need no Spark.
 """
@@ -13,10 +14,12 @@ from typing import Any, Final
 
 from tailrace.spark.tables.errors import SchemaConflict
 
-__all__ = ["NO_COLUMNS", "SchemaJson", "grown", "retyped"]
+__all__ = ["NO_COLUMNS", "Path", "SchemaJson", "grown", "longs_to_doubles", "retyped"]
 
 SchemaJson = dict[str, Any]
 """`StructType.jsonValue()`: {"type": "struct", "fields": [{"name", "type", …}, …]}"""
+Path = tuple[str | None, ...]
+"""Of a value in a row: names of columns, and None for the elements of a list."""
 NO_COLUMNS: Final[SchemaJson] = {"type": "struct", "fields": []}
 
 
@@ -35,6 +38,21 @@ def retyped(old: SchemaJson, new: SchemaJson) -> SchemaJson | None:
     """The old columns with the types that they have in `new`; None if none has another."""
     same: SchemaJson = _narrow(old, new)
     return None if same == old else same
+
+
+def longs_to_doubles(old: Any, new: Any, path: Path = ()) -> list[Path]:
+    """Where there are longs in `old` and doubles in `new`, which may have less than all of it."""
+    kinds = _kind(old), _kind(new)
+    if kinds == ("long", "double"):
+        return [path]
+    if kinds == ("array", "array"):
+        return longs_to_doubles(old["elementType"], new["elementType"], (*path, None))
+    if kinds != ("struct", "struct"):
+        return []
+    types = {field["name"]: field["type"] for field in new["fields"]}
+    both = [field for field in old["fields"] if field["name"] in types]
+    found = (longs_to_doubles(f["type"], types[f["name"]], (*path, f["name"])) for f in both)
+    return [each for some in found for each in some]
 
 
 def _merge(path: str, old: Any, new: Any) -> Any:
