@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from benchmarks.model import BenchmarkError, Server
+from benchmarks.model import Server
 from tailrace.client import Client
 from tailrace.spark.session import new_session
 
@@ -100,10 +100,3 @@ def spent(load: Callable[[], DataFrame]) -> float:
     began = time.perf_counter()
     load().write.format("noop").mode("overwrite").save()
     return time.perf_counter() - began
-
-
-def check_spark() -> None:
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        raise BenchmarkError("pyspark is missing: pip install 'tailrace[spark]'") from None

@@ -22,6 +22,7 @@ from tailrace.client import (
     Refused,
     Retry,
     ServerFailed,
+    Stream,
     StreamName,
     TailraceError,
     Unauthorized,
@@ -29,7 +30,7 @@ from tailrace.client import (
 )
 from tailrace.spark.options import Connection, ReadOptions
 
-__all__ = ["Catalog", "Seen", "connect", "is_tailrace", "resolve"]
+__all__ = ["Catalog", "Seen", "connect", "is_tailrace", "resolve", "stream_of"]
 
 HEADS_AT_ONCE: Final = 8
 ATTEMPTS_MAX: Final = 14
@@ -59,6 +60,11 @@ def connect(options: Connection) -> Client:
         timeout_s=options.timeout_s,
         retry=Retry(attempts_max=ATTEMPTS_MAX),
     )
+
+
+def stream_of(client: Client, bucket: str | None, name: str) -> Stream:
+    """A stream by its name in a bucket, or by its path or URL."""
+    return client.stream(name) if bucket is None else client.bucket(bucket).stream(name)
 
 
 def is_tailrace(client: Client) -> bool:
@@ -99,8 +105,6 @@ class Catalog:
         # A stream that is named by its URL lies elsewhere.
         self.ours = not any("://" in name for name in options.names) and is_tailrace(client)
         self.seen: dict[str, Seen] = {}
-        self.gone: set[str] = set()
-        """Streams that were there at an earlier refresh."""
 
     def name(self, stream: str) -> StreamName:
         return StreamName(self._options.bucket, stream)
@@ -131,7 +135,6 @@ class Catalog:
         changed = {name for name, seen in found.items() if self.seen.get(name) != seen}
         gone = set(gone)
         self.seen.update(found)
-        self.gone = (self.gone | gone) - found.keys()
         for name in gone:
             del self.seen[name]
         return changed | gone
@@ -176,13 +179,8 @@ class Catalog:
             return {name: seen for name, seen in found if seen is not None}
 
     def _head(self, name: str) -> Seen | None:
-        stream = (
-            self.client.stream(name)
-            if self._options.bucket is None
-            else self.client.bucket(self._options.bucket).stream(name)
-        )
         try:
-            head = stream.head()
+            head = stream_of(self.client, self._options.bucket, name).head()
         except (NotFound, OffsetGone):
             return None
         return Seen(head.next_offset, head.earliest_offset or BEGINNING, None, head.closed)

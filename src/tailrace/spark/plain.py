@@ -17,9 +17,9 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from tailrace.client import Chunk, Client, NotFound, OffsetGone, Stream
+from tailrace.client import Chunk, NotFound, OffsetGone, Stream
 from tailrace.protocol.content_type import is_json
-from tailrace.spark.catalog import connect
+from tailrace.spark.catalog import connect, stream_of
 from tailrace.spark.loss import MessagesGone, SourceFailed, StreamGone
 from tailrace.spark.options import ReadOptions
 from tailrace.spark.reading import Builder
@@ -46,19 +46,13 @@ def read_plain(
     with connect(options) as client:
         for span in spans:
             try:
-                yield from _read(_stream(client, options, span.stream), builder, span)
+                yield from _read(stream_of(client, options.bucket, span.stream), builder, span)
             except OffsetGone:
                 if options.fail_on_data_loss:
                     raise MessagesGone(span.stream, span.start) from None
             except NotFound:
                 if options.fail_on_data_loss:
                     raise StreamGone(span.stream, span.start) from None
-
-
-def _stream(client: Client, options: ReadOptions, name: str) -> Stream:
-    if options.bucket is None:
-        return client.stream(name)
-    return client.bucket(options.bucket).stream(name)
 
 
 def _read(stream: Stream, builder: Builder, span: Span) -> Iterator[pa.RecordBatch]:

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tailrace.client import Client, NotFound, Stream, StreamName
+from tailrace.client import Client, NotFound, StreamName
 from tailrace.protocol.offset import parse_offset
-from tailrace.spark.catalog import connect
+from tailrace.spark.catalog import connect, stream_of
 from tailrace.spark.loss import MessagesGone, SourceFailed, StreamGone, StreamReplaced
 from tailrace.spark.options import ReadOptions
 from tailrace.spark.rows import Range, RangeError, read_rows
@@ -102,7 +102,7 @@ class Reading:
 
     def _snapshot(self, span: Span) -> tuple[str, pa.RecordBatch] | None:
         try:
-            snapshot = self._stream(span.stream).snapshot()
+            snapshot = stream_of(self._client, self._options.bucket, span.stream).snapshot()
         except NotFound:
             if self._options.fail_on_data_loss:
                 raise StreamGone(span.stream, span.start) from None
@@ -117,8 +117,3 @@ class Reading:
             is_snapshot=True,
         )
         return snapshot.offset, row
-
-    def _stream(self, name: str) -> Stream:
-        if self._options.bucket is None:
-            return self._client.stream(name)
-        return self._client.bucket(self._options.bucket).stream(name)

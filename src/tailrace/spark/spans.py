@@ -55,7 +55,7 @@ def _offset(token: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A span that is to end earlier: at a message, or at a byte, counted from its start."""
+    """A span that is to end earlier: after so many messages."""
 
     span: Span
     messages: int
