@@ -175,8 +175,9 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         planner, marks = self._planner(), load_marks(end)
         spans = planner.between(load_marks(start), marks)
         if self._end is None:
-            # A batch of an earlier run, to be read again: nothing was looked at yet.
-            planner.catalog.refresh()
+            # A batch of an earlier run, to be read again: nothing was planned yet.
+            if not self._frozen:
+                planner.catalog.refresh()
             planner.check_same(marks, spans)
         return planner.partitions(spans)
 
