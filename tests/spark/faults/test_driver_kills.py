@@ -14,7 +14,7 @@ from tests.support.chance import seeded
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KILLS = 3
+KILLS = 2
 
 
 @pytest.mark.timeout(300)
