@@ -44,6 +44,16 @@ def test_the_exact_bytes_of_catching_up(api: Api) -> None:
     ), raw
 
 
+def test_catching_up_comes_in_one_piece(api: Api) -> None:
+    """Data and its control event in one chunk: who reads piece by piece never sees half of it."""
+    path = api.create(JSON, body=b'["event: control"]')
+    with api.connect() as connection:
+        connection.send_request("GET", f"{path}?offset=-1&live=sse")
+        chunk = next(connection.iter_body(connection.read_head()))
+    assert chunk.startswith(b"event: data\n")
+    assert b"\n\nevent: control\n" in chunk
+
+
 def test_new_data_arrives_with_its_control_event(api: Api) -> None:
     """Each append is a data event and a control event with its offset."""
     path = api.create()

@@ -36,6 +36,7 @@ HEARTBEAT_S: Final = 15.0
 # Readers that connected together must not all come back together.
 _RECYCLE_JITTER: Final = 0.1
 _LARGE_KEPT_S: Final = 5.0
+_JOINED_BYTES_MAX: Final = 32 << 10
 _HEARTBEAT: Final = Frame(sse.HEARTBEAT)
 
 
@@ -407,8 +408,12 @@ class SseSession:
             self._live.report(error)
             self._finish()
             return
-        sink.write_frame(event)
-        self._control(state)
+        if len(event.data) <= _JOINED_BYTES_MAX:
+            # In one piece, as commits come: whoever looks at pieces finds both events in one.
+            self._control(state, event.data)
+        else:
+            sink.write_frame(event)
+            self._control(state)
         if self.position == state.tail and state.closed:
             self._finish()
         elif self.position != state.tail:
@@ -437,7 +442,7 @@ class SseSession:
         self._live.engine.touch(self._stream)
         self._timers[1] = self._live.loop.call_later(HEARTBEAT_S, self._beat)
 
-    def _control(self, state: StreamState) -> None:
+    def _control(self, state: StreamState, data: bytes | memoryview = b"") -> None:
         assert self._sink is not None
         self.cursor = max(self.cursor, self._live.current_cursor())
         up_to_date = self.position == state.tail
@@ -445,7 +450,7 @@ class SseSession:
         control = sse.control_event(
             self.position, cursor=self.cursor, up_to_date=up_to_date, closed=closed
         )
-        self._sink.write_frame(Frame(control))
+        self._sink.write_frame(Frame(b"".join((data, control))))
 
     def _finish(self) -> None:
         sink = self._sink
