@@ -44,8 +44,8 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
     spark_data.make_bucket(server)
     spark_data.fill_one(server, "one", total)
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-table-") as directory:
-        began = time.perf_counter()
         spark = spark_data.session()
+        began = time.perf_counter()
         done = archive(
             spark, url=spark_data.url_of(server), bucket=spark_data.BUCKET, table=directory
         )
