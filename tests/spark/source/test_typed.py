@@ -153,3 +153,15 @@ def test_other_types_fit_or_are_rescued(kind: DataType, fits: bytes, misfits: by
 def test_rescued_must_be_text() -> None:
     with pytest.raises(OptionInvalid, match="_rescued"):
         TypedColumns(StructType([StructField("_rescued", LongType())]), None)
+
+
+def test_a_snapshot_is_told_from_a_message() -> None:
+    """Beside typed columns too: else its row would look like a message of nulls."""
+    fields = [StructField("id", LongType()), StructField("_is_snapshot", BooleanType())]
+    columns = TypedColumns(StructType(fields), "b")
+    message = pa.record_batch(
+        {"range": pa.array([0], pa.int32()), "value": pa.array([b'{"id":1}'], pa.binary())}
+    )
+    assert columns.rows(message, pa.array(["s"])).to_pylist() == [{"id": 1, "_is_snapshot": False}]
+    snapshot = columns.row("s", value=b"{}", is_snapshot=True)
+    assert snapshot.to_pylist() == [{"id": None, "_is_snapshot": True}]
