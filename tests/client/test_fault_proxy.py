@@ -138,7 +138,7 @@ def test_an_event_is_cut_in_its_middle(
     server: ServerProcess, path: str, behind: Callable[..., FaultProxy]
 ) -> None:
     append(behind(), path, b"x" * 100, Stream_Closed="true")
-    proxy = behind(Only(Fault.CUT_BODY, 20, "GET"))
+    proxy = behind(Only(Fault.CUT_BODY, 200, "GET"))
     while proxy.done[Fault.CUT_BODY] < 3:
         with Connection.to(proxy.url) as connection:
             reader = SseReader(connection, path)
