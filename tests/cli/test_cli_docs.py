@@ -23,7 +23,7 @@ from tests.docs.test_docs import RUNNERS, doc, examples
 from tests.support.server import ServerProcess
 
 PAGE = "docs/cli.md"
-SERVER_OPTIONS = {"--url", "-H", "--header", "--timeout", "--retries", "-h", "--help"}
+SERVER_OPTIONS = {"--url", "--token", "-H", "--header", "--timeout", "--retries", "-h", "--help"}
 STREAM_OPTIONS = {"-b", "--bucket"}
 _OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][a-z-]*")
 

@@ -75,7 +75,7 @@ def test_each_refusal_has_its_code(
 
 def test_a_token_is_hinted_at_and_can_be_sent(run: Run, answering: Callable[..., str]) -> None:
     done = run("head", "x", url=answering(401))
-    assert (done.code, "--header 'Authorization" in done.err) == (6, True)
+    assert (done.code, "--token" in done.err) == (6, True)
 
 
 def test_a_server_that_is_no_server_of_streams(run: Run, answering: Callable[..., str]) -> None:

@@ -168,6 +168,42 @@ class TestBuckets:
         assert store.bucket(b"efgh\0s") is None
 
 
+class TestBucketNames:
+    """Buckets that begin with `prefix` and come after another one, in order."""
+
+    IDS = (b"----", b"0000", b"____", b"abcd", b"abcd-", b"abcde", b"zzzz")
+
+    @pytest.fixture
+    def named(self, store: Store) -> Store:
+        for name in random.Random(3).sample(self.IDS, len(self.IDS)):
+            put_bucket(store, name, BucketState(1))
+        create(store, b"efgh\0s", new_state(1))
+        return store
+
+    @pytest.mark.parametrize(
+        ("prefix", "after", "most", "found"),
+        [
+            (b"", b"", 99, sorted(IDS)),
+            (b"", b"", 3, sorted(IDS)[:3]),
+            (b"", b"abcd", 99, [b"abcd-", b"abcde", b"zzzz"]),
+            (b"abcd", b"", 99, [b"abcd", b"abcd-", b"abcde"]),
+            (b"abcd", b"abcd", 1, [b"abcd-"]),
+            (b"abcd", b"zzzz", 99, []),
+            (b"zzzz", b"a", 99, [b"zzzz"]),
+            (b"efgh", b"", 99, []),
+            (b"\xff", b"", 99, []),
+        ],
+    )
+    def test_prefix_and_cursor(
+        self, named: Store, prefix: bytes, after: bytes, most: int, found: list[bytes]
+    ) -> None:
+        assert named.bucket_names(prefix, after, most) == found
+
+    def test_a_deleted_bucket_is_gone(self, named: Store) -> None:
+        put_bucket(named, b"abcd", None)
+        assert named.bucket_names(b"abcd", b"", 99) == [b"abcd-", b"abcde"]
+
+
 class TestNames:
     """Keys of streams that begin with `prefix` and come after another key, in order."""
 
@@ -199,6 +235,10 @@ class TestNames:
     @pytest.mark.parametrize("most", [1, 2, 8, 9, 10])
     def test_no_more_than_asked_for(self, named: Store, most: int) -> None:
         assert self.of(named, most=most) == sorted(self.IDS)[:most]
+
+    def test_the_base_surface_lies_under_no_bucket(self, named: Store) -> None:
+        assert named.names(b"\0", b"", 99) == [b"\0a", b"\0b/a", b"\0buck"]
+        assert named.names(b"\0b", b"\0b/a", 99) == [b"\0buck"]
 
     @pytest.mark.parametrize(
         ("prefix", "found"),
@@ -945,9 +985,9 @@ class TestFormat1:
         """Also by a process that only opens it and crashes: an old version must refuse it then."""
         write_format_1(tmp_path / "data")
         store = RocksStore(tmp_path / "data")
-        assert store._db.get(b"format") == b"2"
+        assert store._db.get(b"format") == b"3"
         again = crashed(tmp_path / "data", tmp_path / "copy")
-        assert again._db.get(b"format") == b"2"
+        assert again._db.get(b"format") == b"3"
         self.check_streams(again)
         again.close()
         store.close()

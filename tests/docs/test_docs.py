@@ -82,6 +82,8 @@ RUNNERS = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, 
         ("docs/guides/client.md", {"python"}),
         ("docs/guides/producers.md", {"python"}),
         ("docs/guides/tailing.md", {"python"}),
+        ("docs/guides/limits.md", {"sh"}),
+        ("docs/operations.md", {"sh"}),
         pytest.param("docs/guides/spark.md", {"sh", "python"}, marks=pytest.mark.timeout(400)),
     ],
 )
@@ -198,7 +200,8 @@ def test_the_error_example_is_a_real_error() -> None:
 def test_every_setting_is_documented_with_its_default(item: object) -> None:
     name = item.name  # type: ignore[attr-defined]
     default = item.default  # type: ignore[attr-defined]
-    row = f"| `{option_name(name)}` | `TAILRACE_{name.upper()}` | `{default}` |"
+    shown = "" if default == "" else f"`{default}` "
+    row = f"| `{option_name(name)}` | `TAILRACE_{name.upper()}` | {shown}|"
     assert row in doc("docs/settings.md")
 
 

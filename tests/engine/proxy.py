@@ -66,6 +66,9 @@ class StoreProxy(Store):
     def bucket(self, bucket: bytes) -> BucketState | None:
         return self.inner.bucket(bucket)
 
+    def bucket_names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
+        return self.inner.bucket_names(prefix, after, count_max)
+
     def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
         return self.inner.names(prefix, after, count_max)
 

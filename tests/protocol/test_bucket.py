@@ -3,18 +3,37 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tailrace.protocol.bucket import (
     BucketState,
     admit_stream,
-    count_streams,
     create_bucket,
     delete_bucket,
+    grow,
+    growth,
+    stream_bytes,
 )
 from tailrace.protocol.errors import BucketExists, BucketNotEmpty, BucketNotFound, Refusal
+from tailrace.protocol.machine import apply
+from tailrace.protocol.offset import Offset
+from tailrace.protocol.state import (
+    Appended,
+    Created,
+    Deleted,
+    Published,
+    Record,
+    Snapshot,
+    StreamState,
+    Touched,
+)
 
 EMPTY = BucketState(created_at=5)
 FULL = BucketState(created_at=5, streams=3)
+
+
+def snapshot_at(byte: int, size: int) -> Snapshot:
+    return Snapshot(Offset(0, byte), 7, size, "a/b", b"", inline=True)
 
 
 def test_a_new_bucket_is_empty_and_knows_when_it_came_to_be() -> None:
@@ -32,7 +51,7 @@ def test_a_bucket_that_exists_is_not_created_again(state: BucketState) -> None:
 def test_an_empty_bucket_is_deleted() -> None:
     """X§1.5; one that has become empty too."""
     delete_bucket(EMPTY)
-    delete_bucket(count_streams(count_streams(EMPTY, 1), -1))
+    delete_bucket(grow(grow(EMPTY, 1, 9), -1, -9))
 
 
 @pytest.mark.parametrize("streams", [1, 2, 10**9])
@@ -61,8 +80,8 @@ def test_a_stream_must_not_create_its_bucket() -> None:
 
 
 @pytest.mark.parametrize(("difference", "streams"), [(1, 4), (-1, 2), (-3, 0), (0, 3)])
-def test_counting_changes_nothing_but_the_count(difference: int, streams: int) -> None:
-    assert count_streams(FULL, difference) == BucketState(created_at=5, streams=streams)
+def test_counting_changes_nothing_but_the_counts(difference: int, streams: int) -> None:
+    assert grow(FULL, difference, 8) == BucketState(created_at=5, streams=streams, bytes=8)
     assert FULL.streams == 3
 
 
@@ -87,11 +106,60 @@ def test_any_history_keeps_streams_and_buckets_together(steps: list[str]) -> Non
                 admit_stream(state)
                 assert state is not None
                 streams.add(at)
-                state = count_streams(state, 1)
+                state = grow(state, 1, 0)
             elif streams:
                 assert state is not None
                 streams.pop()
-                state = count_streams(state, -1)
+                state = grow(state, -1, 0)
         except Refusal:
             pass
         assert len(streams) == (0 if state is None else state.streams)
+
+
+RECORDS = st.one_of(
+    st.builds(
+        Appended,
+        time=st.just(3),
+        payload=st.binary(min_size=1, max_size=9),
+        closes=st.booleans(),
+    ),
+    st.just(Appended(3, b"", closes=True)),
+    st.just(Appended(3, b"1,22,", (2, 3))),
+    st.builds(Published, st.builds(snapshot_at, st.integers(0, 9), st.integers(0, 99)), st.none()),
+    st.just(Touched(4)),
+    st.just(Deleted(5)),
+    st.builds(
+        Created,
+        time=st.just(1),
+        id=st.just(1),
+        content_type=st.just("a/b"),
+        content=st.one_of(
+            st.none(), st.just(Appended(1, b"abc")), st.just(Appended(1, b"", closes=True))
+        ),
+    ),
+)
+
+
+@given(records=st.lists(RECORDS, max_size=30))
+def test_the_growth_of_every_record_sums_up_to_what_is_there(records: list[Record]) -> None:
+    """Rule 3: whatever the history, the sum of `growth` is what the stream retains."""
+    state: StreamState | None = None
+    streams = size = 0
+    for record in records:
+        if isinstance(record, Created) == (state is not None):
+            continue
+        if isinstance(record, Published):
+            assert state is not None
+            # At some retained offset, wherever that is by now.
+            room = state.tail.byte - state.earliest.byte
+            byte = state.earliest.byte + record.snapshot.offset.byte * room // 9
+            offset = Offset(state.earliest.message, byte)
+            record = Published(replace(record.snapshot, offset=offset), None)
+        change = growth(state, record)
+        before = 0 if state is None else state.tail.message
+        state = apply(state, record)
+        streams, size = streams + change.streams, size + change.bytes
+        assert streams == (state is not None)
+        assert size == (0 if state is None else stream_bytes(state))
+        if state is not None:
+            assert change.messages == state.tail.message - before

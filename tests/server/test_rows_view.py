@@ -154,7 +154,7 @@ def test_an_answer_gives_others_their_turn(world: World) -> None:
         counting = asyncio.create_task(count())
         asked = rows._decode(msgspec.json.encode({"ranges": [{"path": "s"}]}))
         batches = rows._import_batches()(rows._columns(asked.columns))
-        body = rows._Body(world.engine, asked, batches)
+        body = rows._Body(world.engine, asked, batches, None)
         found = 0
         source: AsyncIterator[bytes | memoryview] = body.pieces()
         async for _ in source:

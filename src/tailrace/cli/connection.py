@@ -32,6 +32,7 @@ __all__ = [
 
 DEFAULT_URL: Final = "http://127.0.0.1:4437"
 URL_VARIABLE: Final = "TAILRACE_URL"
+TOKEN_VARIABLE: Final = "TAILRACE_TOKEN"
 
 _TIMEOUT_S: Final = 10.0
 _OUR_HEADERS: Final = frozenset(("connection", "content-length", "host", "transfer-encoding"))
@@ -75,7 +76,13 @@ class Server:
     def words(self, *, url: bool = True) -> list[str]:
         """What names it in a command, where it is not the default. Tokens are not repeated."""
         known = not url or self.url == os.environ.get(URL_VARIABLE, DEFAULT_URL)
-        headers = [word for name in self.headers for word in ("-H", f"{name}: …")]
+        token = os.environ.get(TOKEN_VARIABLE)
+        headers = [
+            word
+            for name, value in self.headers.items()
+            if not token or value != f"Bearer {token}"
+            for word in ("-H", f"{name}: …")
+        ]
         return headers if known else ["--url", self.url, *headers]
 
     @contextmanager
@@ -169,6 +176,13 @@ def check_headers(
     return headers
 
 
+def _check_token(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value and not (value.isascii() and value.isprintable() and " " not in value):
+        # Not repeated: it may be a token all the same.
+        raise click.BadParameter("a token has no blanks and no special characters", ctx, param)
+    return value
+
+
 def server_options(command: Command) -> Command:
     """Options about the server; the command gets `server`."""
 
@@ -181,6 +195,14 @@ def server_options(command: Command) -> Command:
         show_default=True,
         show_envvar=True,
         help="The server.",
+    )
+    @click.option(
+        "--token",
+        envvar=TOKEN_VARIABLE,
+        show_envvar=True,
+        callback=_check_token,
+        metavar="TOKEN",
+        help="Sent as Authorization: Bearer TOKEN.",
     )
     @click.option(
         "-H",
@@ -209,11 +231,14 @@ def server_options(command: Command) -> Command:
     def run(
         *args: Any,
         url: str,
+        token: str | None,
         headers: dict[str, str],
         timeout: float,
         retries: int | None,
         **kwargs: Any,
     ) -> None:
+        if token and not any(name.lower() == "authorization" for name in headers):
+            headers = {**headers, "Authorization": f"Bearer {token}"}
         command(*args, server=Server(url, timeout, retries, headers), **kwargs)
 
     return run

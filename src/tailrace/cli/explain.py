@@ -103,7 +103,8 @@ def _hint(error: Refused, subject: Subject) -> str:
         case ProducerFenced():
             return f"another run took this id over; take it back: --epoch {(error.epoch or 0) + 1}"
         case Unauthorized():
-            return "send a token: --header 'Authorization: Bearer …'"
+            # With a token that may not, sending it would not help.
+            return "send a token: --token, or TAILRACE_TOKEN" if error.status == 401 else ""
         case OffsetGone():
             earliest = error.earliest_offset
             start = subject.stream("bootstrap") if subject.bucket else ""

@@ -34,6 +34,11 @@ _MODULES: Final = {
     "import": "import_",
     "export": "export",
     "pipeline": "pipeline",
+    "token": "token",
+    "backup": "backup",
+    "restore": "restore",
+    "check": "check",
+    "compact": "compact",
     "completion": "completion",
 }
 

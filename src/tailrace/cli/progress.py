@@ -48,7 +48,8 @@ class Progress:
         """What there is to say, the most important first."""
         of_total = "" if self.total is None else f" of {human_bytes(self.total)}"
         rate = f"{human_bytes(self.bytes / self.elapsed_s)}/s"
-        return [f"{human_bytes(self.bytes)}{of_total}", counted(self.messages), rate]
+        messages = [counted(self.messages)] if self.messages else []
+        return [f"{human_bytes(self.bytes)}{of_total}", *messages, rate]
 
     @property
     def elapsed_s(self) -> float:

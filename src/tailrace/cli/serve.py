@@ -29,13 +29,16 @@ def _flags(command: Callable[..., None]) -> Callable[..., None]:
 
 def _flag(item: "Field[Any]") -> Callable[[Callable[..., None]], Callable[..., None]]:
     choices = item.metadata["choices"]
+    is_switch = isinstance(item.default, bool)
     metavar = "|".join(choices) if choices else type(item.default).__name__.upper()
-    if isinstance(item.default, Path):
-        metavar = "DIR"
+    default = f"; default: {item.default}" if item.default not in ("", False) else ""
     return click.option(
         option_name(item.name),
-        metavar=metavar,
-        help=f"{item.metadata['help']} [{ENV_PREFIX}{item.name.upper()}; default: {item.default}]",
+        metavar=None if is_switch else item.metadata["metavar"] or metavar,
+        is_flag=is_switch,
+        # Not given is not the same as no: a variable or the file may say yes.
+        default=None,
+        help=f"{item.metadata['help']} [{ENV_PREFIX}{item.name.upper()}{default}]",
     )
 
 
@@ -64,17 +67,23 @@ def check_libraries() -> None:
     envvar=f"{ENV_PREFIX}CONFIG",
     help="TOML file with settings, named like the flags with underscores.",
 )
-def serve(config: Path | None, **flags: str | None) -> None:
+def serve(config: Path | None, **flags: str | bool | None) -> None:
     """Serve streams over HTTP."""
     check_libraries()
     from tailrace.engine.errors import EngineError
+    from tailrace.server.access import AccessFileInvalid
+    from tailrace.server.forwarded import ProxiesInvalid
+    from tailrace.server.limits import LimitsFileInvalid
     from tailrace.server.run import serve as run
+    from tailrace.server.tls import TlsInvalid
 
     try:
         settings = load_settings(flags, file=config)
         status = run(settings)
-    except SettingsError as error:
-        raise Failure(str(error), ExitCode.USAGE) from error
+    except (
+        SettingsError, AccessFileInvalid, LimitsFileInvalid, ProxiesInvalid, TlsInvalid,
+    ) as error:  # fmt: skip
+        raise Failure(str(error), ExitCode.USAGE, getattr(error, "hint", "")) from error
     except EngineError as error:
         raise Failure(str(error)) from error
     sys.exit(status)

@@ -62,7 +62,7 @@ class BucketFlows:
         _, body = yield from fetch(call, self._options.retry, 200)
         found = _json(self.url, body)
         try:
-            return BucketInfo(found["bucket_id"], found["streams"])
+            return BucketInfo(found["bucket_id"], found["streams"], found.get("bytes"))
         except KeyError:
             raise _no_buckets(self.url) from None
 

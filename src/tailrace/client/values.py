@@ -121,6 +121,8 @@ class BucketInfo:
 
     bucket_id: str
     streams: int
+    bytes: int | None = None
+    """What its streams and their snapshots hold; None where a server does not say."""
 
 
 @dataclass(frozen=True, slots=True)

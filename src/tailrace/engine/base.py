@@ -6,14 +6,15 @@ name for each stream, in order; buckets; the bytes of snapshots; an index of whe
 what is no longer needed until it is reclaimed. It judges nothing.
 
 What the engine owes it: all calls come from one thread, except `sync`, `compact`, `unlink`,
-`read_snapshot` and the methods of a `Spool`, which may run in another one beside anything; at most
-one transaction is being written or synced at a time.
+`read_snapshot`, `log_bytes` and the methods of a `Spool`, which may run in another one beside
+anything; at most one transaction is being written or synced at a time.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from tailrace.engine.copying import Copy
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import Appended, Snapshot, StreamState
@@ -161,6 +162,10 @@ class Store(ABC):
         """A bucket, if it exists."""
 
     @abstractmethod
+    def bucket_names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
+        """Buckets that begin with `prefix` and come after another one, in order."""
+
+    @abstractmethod
     def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
         """Keys of streams that begin with `prefix` and come after another key, in order."""
 
@@ -201,6 +206,22 @@ class Store(ABC):
     @abstractmethod
     def free_bytes(self) -> int | None:
         """Room left on the disk beyond what is kept in reserve; None where it does not matter."""
+
+    def sizes(self) -> dict[str, int]:
+        """What is stored, in bytes by where it lies; for people, and so not to the byte."""
+        return {}
+
+    def log_bytes(self) -> int | None:
+        """The size of the log, if there is one. Looks at files: call it in a thread."""
+        return None
+
+    def cache_looks(self) -> tuple[int, int] | None:
+        """How often storage found what it needed in memory, and how often it did not."""
+        return None
+
+    def copy(self) -> Copy | None:
+        """A copy of all that is stored, yet to be taken; None where there are no files to copy."""
+        return None
 
     @abstractmethod
     def interrupt(self) -> None:

@@ -6,6 +6,8 @@ may see, and whoever is told of a state waits for its batch.
 """
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tailrace.engine.commit import Batch, Outcome, Reply
@@ -15,9 +17,10 @@ from tailrace.engine.stream import Stream
 from tailrace.protocol.bucket import (
     BucketState,
     admit_stream,
-    count_streams,
     create_bucket,
     delete_bucket,
+    grow,
+    stream_bytes,
 )
 from tailrace.protocol.errors import BucketNotEmpty, BucketNotFound, Refusal
 from tailrace.protocol.machine import Effect, Verdict
@@ -27,7 +30,7 @@ from tailrace.protocol.state import StreamState
 if TYPE_CHECKING:
     from tailrace.engine.core import Engine
 
-__all__ = ["Bucket", "Buckets", "ChangedPage", "Listed", "Page"]
+__all__ = ["Bucket", "BucketPage", "Buckets", "ChangedPage", "Listed", "Page"]
 
 BUCKETS_HOT_MAX: Final = 16_384
 LIST_STEP: Final = 128
@@ -78,6 +81,13 @@ class ChangedPage(NamedTuple):
     """Where to go on."""
 
 
+class BucketPage(NamedTuple):
+    """Buckets in the order of their ids, and whether there are more."""
+
+    buckets: list[tuple[bytes, BucketState]]
+    has_more: bool
+
+
 class Buckets:
     """All buckets of an engine."""
 
@@ -105,8 +115,10 @@ class Buckets:
         if state is None:
             raise BucketNotFound
         # What has expired is gone, even if nobody has cleared it away yet.
-        expired = self._count_expired(key + b"\0")
-        return count_streams(state, -expired) if expired else state
+        for stream in self._expired(key + b"\0"):
+            assert stream.durable is not None
+            state = grow(state, -1, -stream_bytes(stream.durable))
+        return state
 
     def exists(self, key: bytes) -> bool:
         """Whether readers may see it."""
@@ -160,10 +172,10 @@ class Buckets:
             return False
         return True
 
-    def count(self, bucket: Bucket, difference: int) -> None:
-        """A stream came to be, or went, in the batch that is open."""
+    def grow(self, bucket: Bucket, streams: int, size: int) -> None:
+        """Streams, or bytes of them, came to be, or went, in the batch that is open."""
         assert bucket.state is not None
-        self._change(bucket, count_streams(bucket.state, difference))
+        self._change(bucket, grow(bucket.state, streams, size))
 
     def _answer(self, bucket: Bucket, reply: Reply, outcome: Outcome) -> None:
         """Reply to what changes nothing: at once, unless it was decided ahead of the disk."""
@@ -196,11 +208,14 @@ class Buckets:
         Raises:
             BucketNotFound: There is none.
         """
-        engine = self._engine
         if not self.exists(key):
             raise BucketNotFound
+        return await self.page_of(key + b"\0", prefix, after, count_max)
+
+    async def page_of(self, stem: bytes, prefix: bytes, after: bytes, count_max: int) -> Page:
+        """The same of whatever keys begin with `stem`: of a bucket, or of the base surface."""
+        engine = self._engine
         position = engine.commit.changes.position
-        stem = key + b"\0"
         cursor = stem + after if after else b""
         found: list[Listed] = []
         loop = asyncio.get_running_loop()
@@ -221,6 +236,48 @@ class Buckets:
             if len(names) < step:
                 return Page(found, has_more=False, position=position)
             cursor = names[-1]
+
+    async def all(
+        self, prefix: bytes, after: bytes, count_max: int, allow: Callable[[bytes], bool]
+    ) -> BucketPage:
+        """Buckets that readers may see, and that `allow` lets pass: from storage, by key."""
+        expired: Counter[bytes] = Counter()
+        expired_bytes: Counter[bytes] = Counter()
+        for stream in self._expired():
+            assert stream.durable is not None
+            expired[bucket_of(stream.key)] += 1
+            expired_bytes[bucket_of(stream.key)] += stream_bytes(stream.durable)
+        found: list[tuple[bytes, BucketState]] = []
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LIST_TURN_S
+        while True:
+            names = self._bucket_names(prefix, after, LIST_STEP)
+            for name in names:
+                bucket = self._hot.peek(name) or Bucket(name, self._engine.store.bucket(name))
+                if bucket.durable is not None and allow(name):
+                    state = grow(bucket.durable, -expired[name], -expired_bytes[name])
+                    found.append((name, state))
+            if len(found) > count_max:
+                return BucketPage(found[:count_max], has_more=True)
+            if len(names) < LIST_STEP:
+                return BucketPage(found, has_more=False)
+            after = names[-1]
+            if loop.time() > until:
+                await asyncio.sleep(0)
+                until = loop.time() + LIST_TURN_S
+
+    def _bucket_names(self, prefix: bytes, after: bytes, count: int) -> list[bytes]:
+        """The keys of buckets that readers may see, and maybe of some that they may not."""
+        names = self._engine.store.bucket_names(prefix, after, count)
+        batch = self._engine.commit.syncing
+        leaving = [
+            bucket.key
+            for bucket in (() if batch is None else batch.buckets)
+            if bucket.key.startswith(prefix)
+            and bucket.key > after
+            and (len(names) < count or bucket.key < names[-1])
+        ]
+        return sorted({*names, *leaving}) if leaving else names
 
     async def changed(
         self, key: bytes, prefix: bytes, position: str, count_max: int
@@ -272,17 +329,18 @@ class Buckets:
 
     # -- streams whose time is over ----------------------------------------------------------
 
-    def _count_expired(self, prefix: bytes) -> int:
-        """How many streams readers may see no more, though the bucket still counts them."""
+    def _expired(self, prefix: bytes = b"") -> list[Stream]:
+        """Streams that readers may see no more, though their bucket still counts them."""
         engine = self._engine
         now = engine.clock()
         keys = {due.key for due in engine.store.due(now, EXPIRED_LOOKS_MAX)}
         streams = {engine.stream(key) for key in keys if key.startswith(prefix)}
         streams.update(self._being_written(prefix))
-        return sum(
-            stream.durable is not None and engine.expired(stream, stream.durable, now)
+        return [
+            stream
             for stream in streams
-        )
+            if stream.durable is not None and engine.expired(stream, stream.durable, now)
+        ]
 
     def _clear_expired(self, prefix: bytes) -> None:
         """End the streams whose time is over, as far as the first that lives on."""

@@ -35,6 +35,7 @@ __all__ = [
     "decode_state",
     "encode_record",
     "encode_state",
+    "key_of_state",
     "lengths_of",
     "producer_of",
 ]
@@ -200,3 +201,8 @@ def decode_state(value: bytes) -> StreamState:
             else Snapshot(Offset(*stored.snapshot[:2]), *stored.snapshot[2:])
         ),
     )
+
+
+def key_of_state(value: bytes) -> bytes:
+    """The name key that a checkpoint is stored with."""
+    return _decode(value).key

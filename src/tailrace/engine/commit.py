@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from tailrace.engine.base import Store, Transaction
 from tailrace.engine.changes import Changes
 from tailrace.engine.errors import StorageFailed
+from tailrace.engine.meters import Meters
 from tailrace.engine.stream import Stream
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.errors import Refusal
@@ -42,7 +43,7 @@ from tailrace.protocol.state import Appended, StreamState
 if TYPE_CHECKING:
     from tailrace.engine.buckets import Bucket
 
-__all__ = ["Batch", "Committed", "GroupCommit", "Listener", "Outcome", "Reply"]
+__all__ = ["Batch", "Committed", "GroupCommit", "Listener", "Outcome", "Reply", "Traced"]
 
 T = TypeVar("T")
 
@@ -50,6 +51,9 @@ Outcome = tuple[Verdict, StreamState | None] | Refusal
 """What became of a command: its verdict and the state after it, or why it was refused."""
 
 Reply = Callable[[Outcome], None]
+
+Traced = Callable[[int, float, float], None]
+"""Told how many appends a batch had, and when its fsync began and ended."""
 
 SYNC_INLINE_S_MAX: Final = 0.002
 """A slower fsync than this moves the next ones to the thread."""
@@ -112,6 +116,9 @@ class GroupCommit:
         self.open = Batch(store.begin())
         self.syncing: Batch | None = None
         self.changes = Changes()
+        self.meters = Meters()
+        self.traced: Traced | None = None
+        """Told of each batch that was synced, before its replies are sent."""
         self.batches = 0
         """How many were written so far: whether there is anything to make way for."""
         self._store = store
@@ -120,6 +127,8 @@ class GroupCommit:
         self._scheduled = False
         # Until then the disk counts as slow; asked of by the loop, set by whoever syncs.
         self._slow_until = 0.0
+        # When the last fsync began and ended: of the batch that is to be settled next.
+        self._synced = (0.0, 0.0)
         self._to_sync: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._syncer: threading.Thread | None = None
         if store.durable:
@@ -162,6 +171,8 @@ class GroupCommit:
             fail(error)
             return False
         end = time.monotonic()
+        self.meters.sync_s.observe(end - start)
+        self._synced = (start, end)
         if end - start > SYNC_INLINE_S_MAX:
             self._slow_until = end + SLOW_DISK_S
         return True
@@ -181,6 +192,12 @@ class GroupCommit:
         self.syncing = None
         if self.open.dirty:
             self.schedule()
+        appends = self.meters.committed(batch)
+        if self.traced is not None and self._syncer is not None:
+            try:
+                self.traced(appends, *self._synced)
+            except Exception as error:
+                self._report(error)
         note = self.changes.note
         for stream, change in batch.changes.items():
             stream.durable = change.after

@@ -20,12 +20,14 @@ from tailrace.engine.commit import Batch, Committed, GroupCommit, Listener, Outc
 from tailrace.engine.errors import DiskFull, StorageFailed
 from tailrace.engine.hot import Hot
 from tailrace.engine.pins import Pins
+from tailrace.engine.quota import Quota, check_quota
 from tailrace.engine.read import Slice, locate, read_slice
 from tailrace.engine.stream import Stream
 from tailrace.engine.sweep import Sweeper
+from tailrace.protocol.bucket import stream_bytes
 from tailrace.protocol.errors import BucketNotFound, Refusal, StreamNotFound
 from tailrace.protocol.machine import Effect, apply, decide
-from tailrace.protocol.names import bucket_of
+from tailrace.protocol.names import NO_BUCKET, bucket_of
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import (
     Append,
@@ -38,6 +40,7 @@ from tailrace.protocol.state import (
     Publish,
     Published,
     Record,
+    Snapshot,
     StreamState,
     Touched,
 )
@@ -76,6 +79,7 @@ class Engine:
         self.commit = GroupCommit(store, on_failure)
         self.buckets = Buckets(self)
         self.pins = Pins()
+        self.quota: Quota | None = None
         self.blob_threads = ThreadPoolExecutor(BLOB_THREADS, thread_name_prefix="blob")
         self._streams: Hot[Stream] = Hot(streams_hot_max, self._forgettable)
         self._next_id = store.next_id
@@ -183,6 +187,8 @@ class Engine:
             if verdict.record is None:
                 self._answer(stream, reply, (verdict, stream.state))
                 return
+            if self.quota is not None and key[:1] != NO_BUCKET:
+                check_quota(self, self.quota, stream, verdict.record, now)
             if type(command) is Append or type(command) is Create:
                 self.take_room(len(command.body))
             elif type(command) is Publish and command.content is not None:
@@ -197,6 +203,12 @@ class Engine:
         self.record(stream, verdict.record)
         commit.open.replies.append((reply, (verdict, stream.state)))
         commit.schedule()
+
+    def check_snapshot(self, stream: Stream, offset: Offset, size: int) -> None:
+        """Raises what the quota will, if a snapshot of this size came: before it is sent."""
+        if self.quota is not None and stream.state is not None and bucket_of(stream.key):
+            record = Published(Snapshot(offset, 0, size, "", b"", inline=False), None)
+            check_quota(self, self.quota, stream, record, self.clock())
 
     def check_room(self, size: int) -> None:
         """Raises DiskFull if there is no room for so much."""
@@ -237,10 +249,9 @@ class Engine:
         """Apply a record and put it into the open batch; the caller schedules the commit."""
         batch = self.commit.open
         bucket: Bucket | None = None
-        if type(record) is Created or type(record) is Deleted:
+        if stream.key[:1] != NO_BUCKET and (bucket_id := bucket_of(stream.key)):
             # Before anything changes, since loading it can fail.
-            bucket_id = bucket_of(stream.key)
-            bucket = self.buckets.bucket(bucket_id) if bucket_id else None
+            bucket = self.buckets.bucket(bucket_id)
         change = batch.change(stream)
         before = stream.state
         after = apply(before, record)
@@ -252,13 +263,18 @@ class Engine:
             change.records.append(record)
             batch.transaction.append(before.id, before.tail, record)
             self._grown(stream, after, record, batch)
+            if bucket is not None:
+                if bucket.pending is batch and bucket.state is not None:
+                    bucket.state.bytes += len(record.payload)
+                else:
+                    self.buckets.grow(bucket, 0, len(record.payload))
         elif type(record) is Created:
             assert after is not None
             change.is_news = True
             self._streams.keep(stream.key, stream)
             self._created(stream, after, record, change, batch)
             if bucket is not None:
-                self.buckets.count(bucket, 1)
+                self.buckets.grow(bucket, 1, stream_bytes(after))
         elif type(record) is Deleted:
             assert before is not None
             change.is_news = change.deleted = True
@@ -266,13 +282,15 @@ class Engine:
             stream.dirty_records = stream.dirty_bytes = 0
             batch.transaction.delete(stream.key, before)
             if bucket is not None:
-                self.buckets.count(bucket, -1)
+                self.buckets.grow(bucket, -1, -stream_bytes(before))
         elif type(record) is Published:
             assert before is not None
             assert after is not None
             change.is_news = True
             batch.transaction.publish(stream.key, before, after, record.content)
             stream.dirty_records = stream.dirty_bytes = 0
+            if bucket is not None:
+                self.buckets.grow(bucket, 0, stream_bytes(after) - stream_bytes(before))
         else:
             assert after is not None
             batch.transaction.checkpoint(stream.key, after)
@@ -302,6 +320,11 @@ class Engine:
             stream.dirty_records = stream.dirty_bytes = 0
 
     # -- what is hot -------------------------------------------------------------------------
+
+    @property
+    def hot(self) -> Hot[Stream]:
+        """The streams in memory, for whoever counts them."""
+        return self._streams
 
     def stream(self, key: bytes) -> Stream:
         """The stream of this name, loaded if need be; it may not exist."""

@@ -19,6 +19,8 @@ class Hot(Generic[T]):
         self._values: OrderedDict[bytes, T] = OrderedDict()
         self._count_max = count_max
         self._forgettable = forgettable
+        self.hits = 0
+        self.misses = 0
 
     def __len__(self) -> int:
         return len(self._values)
@@ -31,6 +33,9 @@ class Hot(Generic[T]):
         value = self._values.get(key)
         if value is not None:
             self._values.move_to_end(key)
+            self.hits += 1
+        else:
+            self.misses += 1
         return value
 
     def peek(self, key: bytes) -> T | None:

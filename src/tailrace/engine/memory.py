@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from functools import partial
+from heapq import nsmallest
 from itertools import islice
 
 from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, anything
@@ -37,7 +38,7 @@ class MemoryStore(Store):
         self.records: dict[int, _Records] = {}
         self.index: list[Due] = []
         self.buckets: dict[bytes, BucketState] = {}
-        # The keys of each bucket's streams, in order; nobody lists the base surface.
+        # The keys of each bucket's streams, in order; those of the base surface under no name.
         self.listed: dict[bytes, list[bytes]] = {}
         self.snapshots: dict[int, list[bytes]] = {}
         self.discarded: dict[tuple[int, int | None], Garbage] = {}
@@ -49,6 +50,11 @@ class MemoryStore(Store):
         assert isinstance(transaction, _MemoryTransaction)
         for change in transaction.changes:
             change()
+        for bucket, state in transaction.buckets.items():
+            if state is None:
+                self.buckets.pop(bucket, None)
+            else:
+                self.buckets[bucket] = state
 
     def append(self, stream_id: int, start: int, value: bytes) -> None:
         records = self.records[stream_id]
@@ -79,6 +85,10 @@ class MemoryStore(Store):
 
     def bucket(self, bucket: bytes) -> BucketState | None:
         return self.buckets.get(bucket)
+
+    def bucket_names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
+        found = (key for key in self.buckets if key > after and key.startswith(prefix))
+        return nsmallest(count_max, found)
 
     def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
         keys = self.listed.get(bucket_of(prefix), [])
@@ -143,13 +153,13 @@ class _MemoryTransaction(Transaction):
 
     def __init__(self, store: MemoryStore) -> None:
         self.changes: list[Callable[[], object]] = []
+        self.buckets: dict[bytes, BucketState | None] = {}
         self._store = store
 
     def create(self, key: bytes, state: StreamState) -> None:
         self.changes.append(partial(self._store.states.__setitem__, key, state))
         self.changes.append(partial(self._store.records.__setitem__, state.id, _Records()))
-        if bucket := bucket_of(key):
-            self.changes.append(partial(self._list, bucket, key))
+        self.changes.append(partial(self._list, bucket_of(key), key))
 
     def _list(self, bucket: bytes, key: bytes) -> None:
         insort(self._store.listed.setdefault(bucket, []), key)
@@ -169,8 +179,7 @@ class _MemoryTransaction(Transaction):
 
     def delete(self, key: bytes, state: StreamState) -> None:
         self.changes.append(partial(self._store.states.pop, key, None))
-        if bucket := bucket_of(key):
-            self.changes.append(partial(self._unlist, bucket, key))
+        self.changes.append(partial(self._unlist, bucket_of(key), key))
         self._discard(Garbage(state.id, state.tail.byte - state.earliest.byte))
         if state.snapshot is not None:
             self._discard(Garbage(state.snapshot.id, state.snapshot.size))
@@ -195,10 +204,7 @@ class _MemoryTransaction(Transaction):
         self.changes.append(partial(self._store.discarded.__setitem__, at, garbage))
 
     def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
-        if state is None:
-            self.changes.append(partial(self._store.buckets.pop, bucket, None))
-        else:
-            self.changes.append(partial(self._store.buckets.__setitem__, bucket, state))
+        self.buckets[bucket] = state
 
     def schedule(self, due: Due) -> None:
         def change() -> None:

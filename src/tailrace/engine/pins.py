@@ -6,7 +6,8 @@ download of a snapshot, sees one consistent view if it holds on to a state and t
 refers to; no iterator or database snapshot has to stay open for it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tailrace.engine.base import Garbage
 from tailrace.protocol.state import Snapshot, StreamState
@@ -20,6 +21,7 @@ class Pins:
     def __init__(self) -> None:
         # For each id the byte offsets from which on it is being read.
         self._held: dict[int, list[int]] = {}
+        self._files_held = 0
 
     def hold(self, state: StreamState) -> Callable[[], None]:
         """Keep what a state refers to, until the function that is returned is called."""
@@ -31,6 +33,15 @@ class Pins:
     def hold_snapshot(self, snapshot: Snapshot) -> Callable[[], None]:
         """Keep a snapshot alone, likewise."""
         return self._hold([(snapshot.id, 0)])
+
+    @contextmanager
+    def hold_files(self) -> Iterator[None]:
+        """Keep all files of snapshots meanwhile: somebody is about to link them."""
+        self._files_held += 1
+        try:
+            yield
+        finally:
+            self._files_held -= 1
 
     def _hold(self, held: list[tuple[int, int]]) -> Callable[[], None]:
         for key, start in held:
@@ -49,6 +60,8 @@ class Pins:
 
     def allow(self, garbage: Garbage) -> bool:
         """Whether nobody reads this any more."""
+        if garbage.file and self._files_held:
+            return False
         starts = self._held.get(garbage.id)
         if not starts:
             return True

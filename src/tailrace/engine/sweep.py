@@ -196,6 +196,7 @@ class Sweeper:
 
     def _reclaimed(self, garbage: Garbage) -> None:
         """Note what to compact: neighbours together, and no more ranges than a thread can do."""
+        self._engine.commit.meters.reclaimed_bytes += garbage.bytes
         if garbage.file:
             return
         self._reclaimed_bytes += garbage.bytes

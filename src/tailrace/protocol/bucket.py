@@ -5,23 +5,61 @@ Rule 1: a stream is created only in a bucket that exists, and a bucket is delete
 no streams. Both are decided upon the same states, one command after the other, so that no stream
 is ever left without its bucket.
 
-Rule 2: the number of streams is part of a bucket's state and commits together with the stream that
-changes it.
+Rule 2: the number of streams and of bytes is part of a bucket's state and commits together with the
+stream that changes it.
+
+Rule 3: a stream's bytes are what it retains, from its earliest offset to its tail, and its latest
+snapshot. `growth` says for each record what it changes, so that nobody ever counts them.
 """
 
+from typing import NamedTuple
+
 from msgspec import Struct
-from msgspec.structs import replace
 
 from tailrace.protocol.errors import BucketExists, BucketNotEmpty, BucketNotFound
+from tailrace.protocol.state import (
+    Appended,
+    Created,
+    Deleted,
+    Published,
+    Record,
+    StreamState,
+)
 
-__all__ = ["BucketState", "admit_stream", "count_streams", "create_bucket", "delete_bucket"]
+__all__ = [
+    "BucketState",
+    "Growth",
+    "admit_stream",
+    "create_bucket",
+    "delete_bucket",
+    "grow",
+    "growth",
+    "stream_bytes",
+]
 
 
-class BucketState(Struct, frozen=True, gc=False):
-    """A bucket at one moment; `None` is one that does not exist."""
+_tuple = tuple.__new__
+
+
+class BucketState(Struct, gc=False):
+    """
+    A bucket at one moment; `None` is one that does not exist.
+
+    Not frozen: appends are many, and those of one batch add their bytes to one state. Once its
+    batch is on its way to the disk it does not change any more.
+    """
 
     created_at: int
     streams: int = 0
+    bytes: int = 0
+
+
+class Growth(NamedTuple):
+    """What a record changes about the bucket of its stream, and how many messages it brings."""
+
+    streams: int = 0
+    bytes: int = 0
+    messages: int = 0
 
 
 def create_bucket(state: BucketState | None, now: int) -> BucketState:
@@ -61,6 +99,34 @@ def admit_stream(state: BucketState | None) -> None:
         raise BucketNotFound
 
 
-def count_streams(state: BucketState, difference: int) -> BucketState:
-    """The bucket after a stream came to be, or went."""
-    return replace(state, streams=state.streams + difference)
+def grow(state: BucketState, streams: int, size: int) -> BucketState:
+    """The bucket after streams came to be, or went, and so many bytes with them."""
+    return BucketState(state.created_at, state.streams + streams, state.bytes + size)
+
+
+def stream_bytes(state: StreamState) -> int:
+    """Rule 3."""
+    retained = state.tail.byte - state.earliest.byte
+    return retained if state.snapshot is None else retained + state.snapshot.size
+
+
+def growth(before: StreamState | None, record: Record) -> Growth:
+    """What a record does to its stream's bucket."""
+    if type(record) is Appended:
+        # Not `Growth(…)`, whose constructor is Python: this runs for every append.
+        return _tuple(Growth, (0, len(record.payload), len(record.lengths) or bool(record.payload)))
+    match record:
+        case Created(content=None):
+            return Growth(1)
+        case Created(content=content):
+            assert content is not None
+            return Growth(1, len(content.payload), content.count)
+        case Deleted():
+            assert before is not None
+            return Growth(-1, -stream_bytes(before))
+        case Published(snapshot):
+            assert before is not None
+            covered = snapshot.offset.byte - before.earliest.byte
+            superseded = 0 if before.snapshot is None else before.snapshot.size
+            return Growth(0, snapshot.size - covered - superseded)
+    return Growth()

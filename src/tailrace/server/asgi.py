@@ -77,6 +77,11 @@ class TailraceApp:
             await service.close()
             await service.engine.close()
 
+    def reload(self) -> None:
+        """Read access and limits anew, as the server itself does at SIGHUP."""
+        if self._service is not None:
+            self._service.reload()
+
     def _open(self) -> Service:
         if self._service is None:
             engine = Engine(
@@ -121,6 +126,7 @@ class TailraceApp:
             else:
                 complete = await _collect(request, receive, self.settings.body_bytes_max)
         except Refusal as refusal:
+            service.metrics.refused(refusal.code)
             await _send_whole(scope, send, problem(refusal, body=scope["method"] != "HEAD"))
             return
         if not complete:
@@ -145,6 +151,7 @@ class TailraceApp:
                 return
         try:
             response = await answer
+            service.metrics.answered(request, response)
         except asyncio.CancelledError:
             if not answer.cancelled() and (live := answer.result().live) is not None:
                 live.cancel()
@@ -222,6 +229,7 @@ def _request(scope: Scope) -> Request:
     if not path.startswith(b"/"):
         raise MalformedRequest("the request target is not a path")
     request = _AsgiRequest(scope["method"].upper(), path, scope["query_string"], headers, b"")
+    request.address = (scope.get("client") or ("",))[0]
     request.scheme = scope.get("scheme", "http").encode()
     request.prefix = prefix
     request.repeated = frozenset(repeated) or None

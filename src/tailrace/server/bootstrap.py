@@ -166,6 +166,7 @@ def _headers(state: StreamState, boundary: bytes, *, up_to_date: bool) -> list[t
     at = BEGINNING.encode() if snapshot is None else snapshot.offset.encoded()
     headers = [
         (h.CONTENT_TYPE, b"multipart/mixed; boundary=" + boundary),
+        h.SANDBOX,
         (h.STREAM_SNAPSHOT_OFFSET, at),
         (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
         (h.STREAM_UP_TO_DATE, h.TRUE if up_to_date else h.FALSE),

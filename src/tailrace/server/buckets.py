@@ -17,7 +17,7 @@ from tailrace.server.message import Request, Response
 from tailrace.server.problem import problem
 from tailrace.server.target import LISTING_QUERY, parse_query
 
-__all__ = ["BucketRequests"]
+__all__ = ["BucketRequests", "listed", "listing_answer", "parse_limit"]
 
 LIST_COUNT_MAX: Final = 1000
 
@@ -48,6 +48,7 @@ class BucketRequests:
         content = {
             "bucket_id": key.decode(),
             "streams": state.streams,
+            "bytes": state.bytes,
             "created_at_ms": state.created_at,
         }
         return Response(200, [_JSON, h.NO_STORE], msgspec.json.encode(content))
@@ -67,7 +68,7 @@ class BucketRequests:
         """X§1.4."""
         query = parse_query(request.query, LISTING_QUERY)
         prefix = query.get("prefix", "")
-        limit = _limit(query.get("limit"))
+        limit = parse_limit(query.get("limit"))
         after = query.get("after", "").encode()
         since = query.get("changed_since")
         if since is None:
@@ -78,16 +79,27 @@ class BucketRequests:
         else:
             changed = await self._buckets.changed(key, prefix.encode(), since, limit)
             body = _changed(key, prefix, changed)
-        headers = [_JSON, h.NO_STORE, (b"Vary", b"Accept-Encoding")]
-        coding = negotiate(request.headers.get(b"accept-encoding", b""))
-        if coding is not None and len(body) > COMPRESS_BYTES_MIN:
-            headers.append((b"Content-Encoding", coding.encode()))
-            loop = asyncio.get_running_loop()
-            body = await loop.run_in_executor(None, compress, coding, body)
-        return Response(200, headers, body)
+        return await listing_answer(request, body)
 
 
-def _limit(text: str | None) -> int:
+async def listing_answer(request: Request, body: bytes) -> Response:
+    """Some JSON, compressed where that is asked for and worth it."""
+    headers = [_JSON, h.NO_STORE, (b"Vary", b"Accept-Encoding")]
+    coding = negotiate(request.headers.get(b"accept-encoding", b""))
+    if coding is not None and len(body) > COMPRESS_BYTES_MIN:
+        headers.append((b"Content-Encoding", coding.encode()))
+        loop = asyncio.get_running_loop()
+        body = await loop.run_in_executor(None, compress, coding, body)
+    return Response(200, headers, body)
+
+
+def parse_limit(text: str | None) -> int:
+    """
+    The `limit` parameter.
+
+    Raises:
+        QueryInvalid: It is not a number that a page may have.
+    """
     if text is None:
         return LIST_COUNT_MAX
     if not _LIMIT.fullmatch(text) or not 1 <= int(text) <= LIST_COUNT_MAX:
@@ -101,7 +113,7 @@ def _page(key: bytes, prefix: str, page: Page) -> bytes:
             "bucket_id": key.decode(),
             "prefix": prefix,
             "stream_count": len(page.streams),
-            "streams": [_listed(*item) for item in page.streams],
+            "streams": [listed(*item) for item in page.streams],
             "next_cursor": page.streams[-1].stream_id.decode() if page.streams else None,
             "has_more": page.has_more,
             "position": page.position,
@@ -118,7 +130,7 @@ def _changed(key: bytes, prefix: str, page: ChangedPage) -> bytes:
             "streams": [
                 {"stream_id": name.decode(), "status": "Deleted"}
                 if state is None
-                else _listed(name, state)
+                else listed(name, state)
                 for name, state in page.streams
             ],
             "has_more": page.has_more,
@@ -127,7 +139,8 @@ def _changed(key: bytes, prefix: str, page: ChangedPage) -> bytes:
     )
 
 
-def _listed(stream_id: bytes, state: StreamState) -> dict[str, object]:
+def listed(stream_id: bytes, state: StreamState) -> dict[str, object]:
+    """A stream as an item of a listing."""
     snapshot = state.snapshot
     return {
         "stream_id": stream_id.decode(),

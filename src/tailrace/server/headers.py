@@ -21,16 +21,19 @@ CACHE_CONTROL: Final = b"Cache-Control"
 CONTENT_TYPE: Final = b"Content-Type"
 ETAG: Final = b"ETag"
 LOCATION: Final = b"Location"
+WWW_AUTHENTICATE: Final = b"WWW-Authenticate"
 TRUE: Final = b"true"
 FALSE: Final = b"false"
 NO_STORE: Final = (CACHE_CONTROL, b"no-store")
+SANDBOX: Final = (b"Content-Security-Policy", b"sandbox")
+"""§10.3: content of somebody's choice, of a type of their choice, is no page of this origin's."""
 
 # What a script in a browser may read of an answer.
 _EXPOSED: Final = (
     STREAM_NEXT_OFFSET, STREAM_UP_TO_DATE, STREAM_CLOSED, STREAM_CURSOR, STREAM_TTL,
     STREAM_EXPIRES_AT, STREAM_EARLIEST_OFFSET, STREAM_SNAPSHOT_OFFSET,
     STREAM_SSE_DATA_ENCODING, PRODUCER_EPOCH, PRODUCER_SEQ, PRODUCER_EXPECTED_SEQ,
-    PRODUCER_RECEIVED_SEQ, ETAG, LOCATION, b"Retry-After",
+    PRODUCER_RECEIVED_SEQ, ETAG, LOCATION, b"Retry-After", WWW_AUTHENTICATE,
 )  # fmt: skip
 # What a script in a browser may send, beyond what every request may have.
 _ALLOWED: Final = (

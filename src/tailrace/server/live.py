@@ -24,7 +24,9 @@ from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
 from tailrace.server import sse
+from tailrace.server.access import Principal
 from tailrace.server.compress import negotiate
+from tailrace.server.doors import Doors
 from tailrace.server.errors import Internal
 from tailrace.server.message import Frame, Request, Response, Sink, Waiting
 from tailrace.server.problem import problem
@@ -58,6 +60,7 @@ class Live:
         self,
         engine: Engine,
         reads: Reads,
+        doors: Doors,
         *,
         clock: Callable[[], int],
         chunk_bytes: int,
@@ -66,6 +69,8 @@ class Live:
     ) -> None:
         self.engine = engine
         self.reads = reads
+        self.doors = doors
+        self._limits = doors.limits
         self.chunk_bytes = chunk_bytes
         self.long_poll_s = long_poll_s
         self.sse_s = sse_s
@@ -73,6 +78,8 @@ class Live:
         self.loop = asyncio.get_running_loop()
         self._clock = clock
         self._waiting: dict[LongPoll | SseSession, None] = {}
+        self.sent_bytes = 0
+        """Of events, to all SSE readers so far."""
         # The last event that was larger than a chunk: all readers of it share its bytes.
         self._large: tuple[int, Offset, Offset, Frame] | None = None
         self._large_timer: asyncio.TimerHandle | None = None
@@ -111,7 +118,9 @@ class Live:
             self, request, stream, start, cursor, reply, shared=where.offset is not None
         )
 
-    def sse(self, stream: Stream, where: Where, client_cursor: int | None) -> Response:
+    def sse(
+        self, request: Request, stream: Stream, where: Where, client_cursor: int | None
+    ) -> Response:
         """§5.8: the head of an event stream; its body is a session."""
         state = stream.durable
         assert state is not None
@@ -129,7 +138,7 @@ class Live:
         else:
             start = where.offset
             self.engine.locate(stream, start)
-        session = SseSession(self, stream, start, self.cursor(client_cursor))
+        session = SseSession(self, request, stream, start, self.cursor(client_cursor))
         return Response(200, headers, live=session)
 
     def event(self, stream: Stream, start: Offset) -> tuple[Offset, Frame]:
@@ -163,7 +172,28 @@ class Live:
 
     # -- who waits ---------------------------------------------------------------------------
 
+    def rest_s(self, request: Request, seconds: float) -> float:
+        """How long a reader may wait: so long, and not beyond its credentials."""
+        principal = request.principal
+        if principal is None or principal.expires_at is None:
+            return seconds
+        return max(0.0, min(seconds, (principal.expires_at - self._clock()) / 1000))
+
+    def review(self, is_valid: Callable[[Principal], bool]) -> None:
+        """End whoever waits with credentials that are not good any more."""
+        for reader in list(self._waiting):
+            principal = reader.request.principal
+            if principal is not None and not is_valid(principal):
+                reader.end()
+
     def join(self, stream: Stream, reader: "LongPoll | SseSession") -> None:
+        """
+        Wait for a stream's commits.
+
+        Raises:
+            TooManyWaiters: There are too many already, or too many of this client.
+        """
+        self._limits.join(reader.client)
         if stream.live is None:
             stream.live = _Readers()
         readers = stream.live.polls if isinstance(reader, LongPoll) else stream.live.sessions
@@ -171,7 +201,10 @@ class Live:
         self._waiting[reader] = None
 
     def leave(self, stream: Stream, reader: "LongPoll | SseSession") -> None:
-        self._waiting.pop(reader, None)
+        if reader not in self._waiting:
+            return
+        del self._waiting[reader]
+        self._limits.leave(reader.client)
         readers: _Readers | None = stream.live
         if readers is None:
             return
@@ -181,6 +214,11 @@ class Live:
             readers.sessions.pop(reader, None)
         if not readers.polls and not readers.sessions:
             stream.live = None
+
+    def count(self) -> tuple[int, int]:
+        """How many long-polls wait, and how many SSE sessions there are."""
+        kinds = list(map(type, self._waiting))
+        return kinds.count(LongPoll), kinds.count(SseSession)
 
     def drain(self) -> None:
         """The server stops: every waiting reader gets its last word."""
@@ -255,14 +293,15 @@ class LongPoll:
         shared: bool,
     ) -> None:
         self._live = live
-        self._request = request
+        self.request = request
+        self.client = live.doors.client(request)
         self._stream = stream
         self._start = start
         self._cursor = cursor
         self._reply = reply
         self._shared = shared
-        self._timer = live.loop.call_later(live.long_poll_s, self.end)
         live.join(stream, self)
+        self._timer = live.loop.call_later(live.rest_s(request, live.long_poll_s), self.end)
 
     def cancel(self) -> None:
         self._timer.cancel()
@@ -288,9 +327,9 @@ class LongPoll:
                 self._reply(problem(Internal()))
                 return
             pieces[self._start] = piece
-        coding = negotiate(self._request.headers.get(b"accept-encoding", b""))
+        coding = negotiate(self.request.headers.get(b"accept-encoding", b""))
         self._live.reads.reply_slice(
-            self._request, self._stream, piece, coding, self._reply, self._cursor,
+            self.request, self._stream, piece, coding, self._reply, self._cursor,
             shared=self._shared,
         )  # fmt: skip
 
@@ -321,7 +360,11 @@ class SseSession:
 
     endless = True
 
-    def __init__(self, live: Live, stream: Stream, start: Offset, cursor: int) -> None:
+    def __init__(
+        self, live: Live, request: Request, stream: Stream, start: Offset, cursor: int
+    ) -> None:
+        self.request = request
+        self.client = live.doors.client(request)
         self.position = start
         self.cursor = cursor
         self._live = live
@@ -344,7 +387,7 @@ class SseSession:
         loop = self._live.loop
         recycle_s = self._live.sse_s * (1 + random.uniform(-_RECYCLE_JITTER, _RECYCLE_JITTER))
         self._timers = [
-            loop.call_later(recycle_s, self.end),
+            loop.call_later(self._live.rest_s(self.request, recycle_s), self.end),
             loop.call_later(HEARTBEAT_S, self._beat),
         ]
         state = self._stream.durable
@@ -378,6 +421,7 @@ class SseSession:
             # Behind: `pump` reads it from storage when it gets there.
             return
         self.position = after.tail
+        self._live.sent_bytes += len(frame.data)
         sink.write_frame(frame)
         if after.closed:
             self._finish()
@@ -412,6 +456,7 @@ class SseSession:
             # In one piece, as commits come: whoever looks at pieces finds both events in one.
             self._control(state, event.data)
         else:
+            self._live.sent_bytes += len(event.data)
             sink.write_frame(event)
             self._control(state)
         if self.position == state.tail and state.closed:
@@ -450,7 +495,9 @@ class SseSession:
         control = sse.control_event(
             self.position, cursor=self.cursor, up_to_date=up_to_date, closed=closed
         )
-        self._sink.write_frame(Frame(b"".join((data, control))))
+        frame = Frame(b"".join((data, control)))
+        self._live.sent_bytes += len(frame.data)
+        self._sink.write_frame(frame)
 
     def _finish(self) -> None:
         sink = self._sink

@@ -1,7 +1,10 @@
 """What passes between a transport and the service."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tailrace.server.access import Principal
 
 __all__ = ["BodySink", "Frame", "LiveBody", "Request", "Response", "Sink", "Waiting"]
 
@@ -14,6 +17,10 @@ class BodySink(Protocol):
         """Read nothing more from the client until `drained` is called."""
 
     drained: Callable[[], None] | None
+
+    @property
+    def size(self) -> int:
+        """How much has come so far."""
 
     def write(self, data: bytes) -> None:
         """
@@ -30,7 +37,10 @@ class BodySink(Protocol):
 class Request:
     """A whole request. Header names are in lower case; a repeated header is joined by a comma."""
 
-    __slots__ = ("body", "headers", "method", "path", "query", "repeated", "sink")
+    __slots__ = (
+        "address", "body", "headers", "method", "operation", "path", "principal", "query",
+        "repeated", "sink", "started",
+    )  # fmt: skip
 
     # What an app that we are mounted in says of how it was reached.
     scheme: bytes
@@ -49,6 +59,13 @@ class Request:
         self.repeated: frozenset[bytes] | None = None
         # Where the body went, if it was not collected; `body` is empty then.
         self.sink: BodySink | None = None
+        # Where it came from, as far as the transport knows.
+        self.address = ""
+        # Who sent it, where there is access control.
+        self.principal: Principal | None = None
+        # What it asked for, and when the service got it: for the metrics.
+        self.operation = "unknown"
+        self.started = 0.0
 
     @property
     def url(self) -> bytes:
@@ -111,7 +128,7 @@ class LiveBody(Protocol):
 class Response:
     """A whole answer, or the head of a live one, whose length may be known all the same."""
 
-    __slots__ = ("body", "headers", "length", "live", "status")
+    __slots__ = ("body", "code", "headers", "length", "live", "status")
 
     def __init__(
         self,
@@ -126,6 +143,8 @@ class Response:
         self.body = body
         self.live = live
         self.length = length
+        # Of a refusal, for the metrics.
+        self.code: str | None = None
 
 
 class Waiting(Protocol):

@@ -6,7 +6,9 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from tailrace.protocol.names import bucketed_stream_key
-from tailrace.server.errors import RequestInvalid
+from tailrace.server.access import Operation, Principal
+from tailrace.server.access.principal import ANONYMOUS_ID
+from tailrace.server.errors import Forbidden, RequestInvalid, Unauthenticated
 from tailrace.server.message import Request
 from tailrace.server.target import base_key
 
@@ -35,6 +37,22 @@ class Named(msgspec.Struct, kw_only=True):
         if self.path is None and self.bucket is not None and self.stream is not None:
             return bucketed_stream_key(self.bucket, self.stream)
         raise RequestInvalid("name a stream by bucket and stream, or by path alone")
+
+    def readable_key(self, principal: Principal | None) -> bytes:
+        """
+        The same, of a stream that a principal may read; None may read all.
+
+        Raises:
+            Forbidden, Unauthenticated: It may not, whether the stream exists or not.
+        """
+        key = self.key()
+        if principal is not None and not principal.may(Operation.READ, key):
+            if principal.id == ANONYMOUS_ID:
+                # With credentials it may be another matter.
+                raise Unauthenticated
+            name = self.path if self.path is not None else f"{self.bucket}/{self.stream}"
+            raise Forbidden(principal.id, Operation.READ.value, f"the stream {name[:200]}")
+        return key
 
 
 class Source(NamedTuple):

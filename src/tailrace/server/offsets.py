@@ -13,6 +13,7 @@ from tailrace.protocol.errors import Refusal
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
+from tailrace.server.access import Principal
 from tailrace.server.errors import RequestInvalid
 from tailrace.server.message import Request, Response
 from tailrace.server.named import Named, decode_body
@@ -79,17 +80,17 @@ class Offsets:
         loop = asyncio.get_running_loop()
         until = loop.time() + TURN_S
         for place in asked.places:
-            found.append(self._find(place))
+            found.append(self._find(place, request.principal))
             if loop.time() > until:
                 await asyncio.sleep(0)
                 until = loop.time() + TURN_S
         headers = [(h.CONTENT_TYPE, b"application/json"), h.NO_STORE]
         return Response(200, headers, msgspec.json.encode({"places": found}))
 
-    def _find(self, place: _Place) -> dict[str, Any]:
+    def _find(self, place: _Place, principal: Principal | None) -> dict[str, Any]:
         try:
             find, value = place.search()
-            state = self._engine.find(place.key()).durable
+            state = self._engine.find(place.readable_key(principal)).durable
             assert state is not None
             return {
                 "offset": find(self._engine.store, state, value).token(),

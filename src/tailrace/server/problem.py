@@ -12,23 +12,31 @@ from tailrace.protocol.errors import (
 )
 from tailrace.server import headers as h
 from tailrace.server.errors import (
+    CredentialsRefused,
+    KeysNotReady,
     MethodNotAllowed,
     NotReady,
+    RateLimited,
     SnapshotNotStored,
     TooManyConnections,
+    TooManyWaiters,
+    Unauthenticated,
 )
 from tailrace.server.message import Response
 
 __all__ = ["problem"]
 
 _RETRY_AFTER_S = b"1"
+_CHALLENGE = b'Bearer realm="tailrace"'
 
 
 def problem(refusal: Refusal, *, body: bool = True) -> Response:
     """The answer to a refused request; `body` is false for HEAD."""
     headers = [(h.CONTENT_TYPE, b"application/problem+json"), h.NO_STORE, *_owed(refusal)]
+    response = Response(refusal.status, headers)
+    response.code = refusal.code
     if not body:
-        return Response(refusal.status, headers)
+        return response
     content = {
         "type": f"urn:tailrace:problem:{refusal.code}",
         "title": refusal.title,
@@ -38,7 +46,8 @@ def problem(refusal: Refusal, *, body: bool = True) -> Response:
     }
     # A detail may quote what the client sent; what is not UTF-8 in it is replaced.
     content["detail"] = refusal.detail.encode("utf-8", "replace").decode()
-    return Response(refusal.status, headers, msgspec.json.encode(content))
+    response.body = msgspec.json.encode(content)
+    return response
 
 
 def _owed(refusal: Refusal) -> list[tuple[bytes, bytes]]:
@@ -61,6 +70,18 @@ def _owed(refusal: Refusal) -> list[tuple[bytes, bytes]]:
             return [(h.STREAM_EARLIEST_OFFSET, refusal.earliest.encode())]
         case MethodNotAllowed():
             return [(b"Allow", refusal.allowed.encode())]
+        case Unauthenticated():
+            return [(h.WWW_AUTHENTICATE, _CHALLENGE)]
+        case CredentialsRefused():
+            # RFC 6750 §3: what is wrong with them. A reason is our own words, without quotes.
+            why = b'%b, error="invalid_token", error_description="%b"'
+            return [(h.WWW_AUTHENTICATE, why % (_CHALLENGE, refusal.reason.encode()))]
+        case KeysNotReady():
+            return [(b"Retry-After", _RETRY_AFTER_S)]
+        case RateLimited():
+            return [(b"Retry-After", b"%d" % refusal.retry_after_s)]
         case StorageFailed() | DiskFull() | NotReady() | TooManyConnections() | SnapshotNotStored():
+            return [(b"Retry-After", _RETRY_AFTER_S)]
+        case TooManyWaiters():
             return [(b"Retry-After", _RETRY_AFTER_S)]
     return []

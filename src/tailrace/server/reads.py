@@ -86,9 +86,13 @@ def parse_until(query: dict[str, str], *, live: bool) -> Offset | None:
 class Reads:
     """Answers to reads, from durable states."""
 
-    def __init__(self, engine: Engine, chunk_bytes: int) -> None:
+    def __init__(self, engine: Engine, chunk_bytes: int, *, shared: bool = True) -> None:
         self._engine = engine
         self._chunk_bytes = chunk_bytes
+        # §10.2: where not everybody may read, caches that many share must not answer.
+        self._scope = b"public" if shared else b"private"
+        # One browser may have several tokens, one after the other.
+        self._vary = (b"Vary", b"Accept-Encoding" if shared else b"Accept-Encoding, Authorization")
 
     def head(self, stream: Stream) -> Response:
         """§5.5: metadata, never cached."""
@@ -175,7 +179,8 @@ class Reads:
             (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
             (h.STREAM_NEXT_OFFSET, piece.end.encoded()),
             self._cache_control(stream, bounded=bounded) if shared else h.NO_STORE,
-            (b"Vary", b"Accept-Encoding"),
+            self._vary,
+            h.SANDBOX,
         ]
         if shared:
             headers.append((h.ETAG, etag))
@@ -230,20 +235,22 @@ class Reads:
         return Response(204, headers)
 
     def _cache_control(self, stream: Stream, *, bounded: bool) -> tuple[bytes, bytes]:
-        """§8.1: shared, for a minute, but never beyond the stream's life."""
+        """§8.1: for a minute, but never beyond the stream's life."""
         remaining_ms = self._engine.remaining_ms(stream)
         if bounded:
             # Not for a year, as is usual: what is deleted should be gone from caches, too.
             life_s = _BOUNDED_AGE_S if remaining_ms is None else remaining_ms // 1000
             max_age = min(_BOUNDED_AGE_S, life_s)
-            return (h.CACHE_CONTROL, b"public, max-age=%d, immutable" % max_age)
+            return (h.CACHE_CONTROL, b"%b, max-age=%d, immutable" % (self._scope, max_age))
         if remaining_ms is None or remaining_ms >= 6 * _MAX_AGE_S * 1000:
-            return (h.CACHE_CONTROL, b"public, max-age=60, stale-while-revalidate=300")
+            return (
+                h.CACHE_CONTROL, b"%b, max-age=60, stale-while-revalidate=300" % self._scope
+            )  # fmt: skip
         max_age_s = min(_MAX_AGE_S, remaining_ms // 1000)
         stale_s = max(0, remaining_ms // 1000 - max_age_s)
         return (
             h.CACHE_CONTROL,
-            b"public, max-age=%d, stale-while-revalidate=%d" % (max_age_s, stale_s),
+            b"%b, max-age=%d, stale-while-revalidate=%d" % (self._scope, max_age_s, stale_s),
         )
 
 

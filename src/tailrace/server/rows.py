@@ -26,6 +26,7 @@ from tailrace.protocol.errors import OffsetGone, QueryInvalid, Refusal
 from tailrace.protocol.offset import BEGINNING, START, Offset, parse_offset
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
+from tailrace.server.access import Principal
 from tailrace.server.compress import negotiate
 from tailrace.server.errors import ArrowMissing, RequestInvalid
 from tailrace.server.message import Request, Response
@@ -102,7 +103,7 @@ class Rows:
             # In a thread: it is a third of a second, once.
             self._row_batches = await asyncio.to_thread(_import_batches)
         batches = self._row_batches(columns)
-        body = _Body(self._engine, asked, batches)
+        body = _Body(self._engine, asked, batches, request.principal)
         headers = [
             (h.CONTENT_TYPE, b"application/vnd.apache.arrow.stream"),
             h.NO_STORE,
@@ -139,8 +140,15 @@ def _columns(asked: Sequence[str] | None) -> list[str]:
 class _Body:
     """The body of one answer, made range by range."""
 
-    def __init__(self, engine: Engine, asked: _Request, batches: "RowBatches") -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        asked: _Request,
+        batches: "RowBatches",
+        principal: Principal | None,
+    ) -> None:
         self._engine = engine
+        self._principal = principal
         self._ranges = asked.ranges
         self._left = asked.bytes_max
         self._batches = batches
@@ -207,7 +215,7 @@ class _Body:
         Raises:
             Refusal: There is no such range of it.
         """
-        stream = self._engine.find(asked.key())
+        stream = self._engine.find(asked.readable_key(self._principal))
         state = stream.durable
         assert state is not None
         self._engine.touch(stream)

@@ -1,6 +1,8 @@
 """
 A server's life: open, serve, drain, close.
 
+SIGHUP reads access, limits and certificates anew.
+
 SIGTERM or SIGINT stops accepting, ends live readers with a last control event, finishes what is in
 flight, closes the database and exits 0 within `drain_s` and a little. A failed write or fsync ends
 the process with status 1: its supervisor restarts it, and recovery finds what was acknowledged.
@@ -8,8 +10,12 @@ the process with status 1: its supervisor restarts it, and recovery finds what w
 
 import asyncio
 import gc
+import resource
 import signal
+import socket
 import sys
+from functools import partial
+from ipaddress import ip_address
 from typing import Final
 
 import structlog
@@ -19,12 +25,14 @@ from tailrace import __version__
 from tailrace.engine.base import Store
 from tailrace.engine.core import Engine
 from tailrace.engine.memory import MemoryStore
+from tailrace.server.doors import Doors
 from tailrace.server.logs import configure_logs
 from tailrace.server.service import Service, clock_ms
-from tailrace.server.settings import Settings
+from tailrace.server.settings import Settings, SettingsError
+from tailrace.server.tls import Tls, TlsInvalid
 from tailrace.server.wire import WireServer
 
-__all__ = ["open_store", "serve"]
+__all__ = ["check_exposure", "open_store", "serve"]
 
 log = structlog.get_logger("tailrace")
 
@@ -32,6 +40,8 @@ log = structlog.get_logger("tailrace")
 # latency whenever the loop is busy.
 _SWITCH_INTERVAL_S: Final = 0.0005
 _GC_THRESHOLD: Final = 50_000
+# RocksDB's tables and logs, snapshots, backups.
+_FILES_BESIDES: Final = 1024
 # Answers to what was pending when storage failed still go out before the process ends.
 _FAILURE_GRACE_S: Final = 1.0
 
@@ -52,19 +62,82 @@ def open_store(settings: Settings) -> Store:
 
 
 def serve(settings: Settings) -> int:
-    """Run a server until it is told to stop; returns the exit status."""
+    """
+    Run a server until it is told to stop; returns the exit status.
+
+    Raises:
+        SettingsError, AccessFileInvalid, LimitsFileInvalid, TlsInvalid, EngineError: It cannot.
+    """
     configure_logs(settings)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    check_exposure(settings)
+    doors = Doors(settings)
+    tls = Tls(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
+    _allow_files(settings.connections_max)
     store = open_store(settings)
     # What exists now lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
     # A turn of the loop makes thousands of short-lived objects, and cycles are rare.
     gc.set_threshold(_GC_THRESHOLD)
-    return uvloop.run(_serve(settings, store))
+    return uvloop.run(_serve(settings, store, doors, tls))
 
 
-async def _serve(settings: Settings, store: Store) -> int:
+def _allow_files(connections_max: int) -> None:
+    """Each connection is an open file, and the usual limit of a shell is a thousand."""
+    wanted = connections_max + _FILES_BESIDES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        log.warning(
+            "fewer files may be open than --connections-max needs: raise ulimit -n",
+            open_files_max=allowed,
+            connections_max=connections_max,
+        )
+
+
+def check_exposure(settings: Settings) -> None:
+    """
+    §10.1: nobody serves a network without access control by accident.
+
+    Raises:
+        SettingsError: The address is not loopback, there is no access control, and nobody insists.
+    """
+    if settings.access or settings.insecure or _is_loopback(settings.host):
+        return
+    raise SettingsError(
+        f"--host {settings.host} can be reached from other machines, or is not known to this one, "
+        "and there is no access control",
+        "make a token with tailrace token new --file access.toml --name admin --grant '*:/', and "
+        "serve with --access access.toml; or insist on serving everybody with --insecure",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address, or all that a name stands for."""
+    try:
+        found = socket.getaddrinfo(host or None, 0, flags=socket.AI_PASSIVE)
+    except OSError:
+        # It may stand for something by the time that it is listened on.
+        return False
+    return all(ip_address(item[4][0]).is_loopback for item in found)
+
+
+def _reload(service: Service, tls: Tls | None) -> None:
+    """SIGHUP: what can change without dropping a connection."""
+    service.reload()
+    if tls is not None:
+        try:
+            tls.reload()
+        except TlsInvalid as error:
+            log.error("the certificate is as it was: mend it, then reload", error=str(error))
+    log.info("reloaded")
+
+
+async def _serve(settings: Settings, store: Store, doors: Doors, tls: Tls | None) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     failed = False
@@ -76,8 +149,8 @@ async def _serve(settings: Settings, store: Store) -> int:
         stop.set()
 
     engine = Engine(store, clock=clock_ms, sliding=settings.ttl == "sliding", on_failure=on_failure)
-    service = Service(engine, settings)
-    server = WireServer(service, settings)
+    service = Service(engine, settings, doors)
+    server = WireServer(service, settings, tls)
     try:
         port = await server.listen()
     except OSError as error:
@@ -91,10 +164,12 @@ async def _serve(settings: Settings, store: Store) -> int:
         return 1
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, partial(_reload, service, tls))
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     log.info(
         "listening",
-        url=f"http://{host}:{port}",
+        url=f"{'http' if tls is None else 'https'}://{host}:{port}",
+        access=settings.access or None,
         version=__version__,
         engine=settings.engine,
         data_dir=str(settings.data_dir) if settings.engine == "rocksdb" else None,

@@ -19,12 +19,16 @@ from tailrace.protocol.cursor import parse_cursor
 from tailrace.protocol.errors import HeaderInvalid, NameInvalid, QueryInvalid, Refusal
 from tailrace.protocol.names import RESERVED
 from tailrace.server import headers as h
+from tailrace.server.backup import Backup
 from tailrace.server.bootstrap import Bootstrap
 from tailrace.server.buckets import BucketRequests
+from tailrace.server.doors import Doors
 from tailrace.server.errors import Internal, MethodNotAllowed, NotReady, RouteNotFound
 from tailrace.server.live import Live
 from tailrace.server.message import BodySink, Request, Response, Waiting
+from tailrace.server.metrics import open_metrics
 from tailrace.server.offsets import Offsets
+from tailrace.server.overview import Overview
 from tailrace.server.problem import problem
 from tailrace.server.reads import Reads, parse_until, parse_where
 from tailrace.server.rows import Rows
@@ -40,6 +44,7 @@ from tailrace.server.target import (
     resolve,
     resolve_short,
 )
+from tailrace.server.ui import Ui
 from tailrace.server.writes import Writes
 
 __all__ = ["Service", "clock_ms"]
@@ -61,8 +66,17 @@ _METHODS: Final = {
     Resource.BOOTSTRAP: ("GET", "HEAD"),
     Resource.OFFSETS: ("POST",),
     Resource.ROWS: ("POST",),
+    Resource.BUCKETS: ("GET", "HEAD"),
+    Resource.PATHS: ("GET", "HEAD"),
+    Resource.ABOUT: ("GET", "HEAD"),
+    Resource.METRICS: ("GET", "HEAD"),
+    Resource.BACKUP: ("POST",),
+    Resource.UI: ("GET", "HEAD"),
     Resource.OWN: ("GET", "HEAD"),
 }
+_OPERATIONS: Final = {
+    "POST": "append", "GET": "read", "HEAD": "head", "PUT": "create", "DELETE": "delete",
+}  # fmt: skip
 
 Reply = Callable[[Response], None]
 
@@ -100,26 +114,38 @@ class _Work:
 class Service:
     """One server's answers."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: Engine, settings: Settings, doors: Doors | None = None) -> None:
         self.engine = engine
         self.settings = settings
+        self.doors = doors = Doors(settings) if doors is None else doors
         self.draining = False
-        self._reads = Reads(engine, settings.chunk_bytes)
+        self._reads = Reads(engine, settings.chunk_bytes, shared=doors.access is None)
         self._writes = Writes(engine)
         self._buckets = BucketRequests(engine)
         self._snapshots = Snapshots(engine, settings.snapshot_bytes_max)
         self._bootstrap = Bootstrap(engine)
         self._offsets = Offsets(engine)
         self._rows = Rows(engine)
+        self._overview = Overview(engine)
+        self._backup = Backup(engine, settings)
+        self._ui = Ui()
         self._tasks: set[asyncio.Task[Response]] = set()
+        self._loop = asyncio.get_running_loop()
+        # Not the loop's: uvloop's clock stands still within a turn, and an append is often in one.
+        self._now = time.monotonic
         self.live = Live(
             engine,
             self._reads,
+            doors,
             clock=clock_ms,
             chunk_bytes=settings.chunk_bytes,
             long_poll_s=settings.long_poll_s,
             sse_s=settings.sse_s,
         )
+        self.metrics = open_metrics(engine, self.live, settings)
+        self._use_quotas()
+        if doors.access is not None:
+            doors.access.on_change = self._keys_changed
 
     def handle(self, request: Request, reply: Reply) -> Waiting | None:
         """
@@ -127,11 +153,20 @@ class Service:
 
         Returns what to cancel if the peer goes away before a waiting answer came.
         """
+        request.started = time.monotonic()
         try:
             if request.repeated is not None:
                 _check_single(request.repeated)
             path = request.path
             target = resolve_short(path) if len(path) <= SHORT_BYTES_MAX else resolve(path)
+            # Before anything can refuse it: what is refused is counted by it too.
+            request.operation = (
+                _OPERATIONS.get(request.method, "unknown")
+                if target.resource is _STREAM
+                else target.resource.value
+            )
+            if self.doors.guarded:
+                self.doors.admit(request, target)
             if target.resource is _STREAM:
                 if request.method == "POST":
                     self._writes.append(request, target.key, reply)
@@ -154,14 +189,23 @@ class Service:
         Raises:
             Refusal: There is no need to send the body.
         """
-        if request.method != "PUT" or request.path.startswith(STREAM_PREFIX):
+        if not self.doors.guarded and (
+            request.method != "PUT" or request.path.startswith(STREAM_PREFIX)
+        ):
             return None
+        path = request.path
         try:
-            target = resolve(request.path)
+            target = resolve_short(path) if len(path) <= SHORT_BYTES_MAX else resolve(path)
         except Refusal:
             # It is told when the request is complete, as to any other one.
             return None
-        if target.resource is not Resource.SNAPSHOT:
+        is_upload = target.resource is Resource.SNAPSHOT and request.method == "PUT"
+        if first and large:
+            # Whoever may not send it, need not: nothing is kept of it.
+            self.doors.check_large(request, target)
+        elif is_upload:
+            self.doors.check(request, target)
+        if not is_upload:
             return None
         try:
             if first and large:
@@ -178,6 +222,25 @@ class Service:
         self.draining = True
         self.live.drain()
 
+    def reload(self) -> None:
+        """Read access and limits anew; readers whose rights are not the same any more are ended."""
+        self.doors.reload()
+        self._use_quotas()
+        self._review()
+
+    def _keys_changed(self) -> None:
+        """Keys of JWTs are fetched by a thread, which calls this."""
+        self._loop.call_soon_threadsafe(self._review)
+
+    def _review(self) -> None:
+        """Access may have changed: end whoever waits with rights that are not what they were."""
+        if self.doors.access is not None:
+            self.live.review(self.doors.access.is_valid)
+
+    def _use_quotas(self) -> None:
+        quotas = self.doors.limits.quotas
+        self.engine.quota = quotas.check if quotas else None
+
     def _refuse(self, request: Request, refusal: Refusal, reply: Reply) -> None:
         if request.sink is not None:
             request.sink.cancel()
@@ -191,6 +254,8 @@ class Service:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.doors.close()
+        await self.metrics.close()
 
     def _later(
         self, work: Coroutine[Any, Any, Response], request: Request, reply: Reply
@@ -270,6 +335,18 @@ class Service:
                 return self._later(self._offsets.answer(request), request, reply)
             case Resource.ROWS, _:
                 return self._later(self._rows.answer(request), request, reply)
+            case Resource.BUCKETS, _:
+                return self._later(self._overview.buckets(request), request, reply)
+            case Resource.PATHS, _:
+                return self._later(self._overview.paths(request), request, reply)
+            case Resource.ABOUT, _:
+                return self._later(self._overview.about(request), request, reply)
+            case Resource.BACKUP, _:
+                return self._later(self._backup.answer(request), request, reply)
+            case Resource.METRICS, _:
+                return self._later(self._scrape(request), request, reply)
+            case Resource.UI, _:
+                reply(self._ui.answer(request))
             case _:
                 reply(self._own(request))
         return None
@@ -288,12 +365,19 @@ class Service:
         stream = self.engine.find(key)
         self.engine.touch(stream)
         if mode == "long-poll":
+            request.operation = mode
             return self.live.long_poll(request, stream, where, cursor, reply)
         if mode == "sse":
-            reply(self.live.sse(stream, where, cursor))
+            request.operation = mode
+            reply(self.live.sse(request, stream, where, cursor))
         else:
             self._reads.answer(request, stream, where, reply, until=until)
         return None
+
+    async def _scrape(self, request: Request) -> Response:
+        content_type, body = await self.metrics.scrape(request.headers.get(b"accept", b""))
+        headers = [(h.CONTENT_TYPE, content_type), h.NO_STORE, (b"Vary", b"Accept")]
+        return _bodiless(request, Response(200, headers, body))
 
     def _own(self, request: Request) -> Response:
         """`/-/…`: what is ours and not the protocol's."""

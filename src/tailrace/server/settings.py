@@ -15,14 +15,27 @@ __all__ = ["ENV_PREFIX", "Settings", "SettingsError", "load_settings", "option_n
 
 ENV_PREFIX: Final = "TAILRACE_"
 _DATA_DIR: Final = Path("data")
+_SWITCHES: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 class SettingsError(Exception):
     """A setting has a value that it cannot have; the message names it and says what it can be."""
 
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
-def _setting(default: Any, help_text: str, *, choices: tuple[str, ...] = (), low: float = 0) -> Any:
-    return field(default=default, metadata={"help": help_text, "choices": choices, "low": low})
+
+def _setting(
+    default: Any,
+    help_text: str,
+    *,
+    choices: tuple[str, ...] = (),
+    low: float = 0,
+    metavar: str | None = None,
+) -> Any:
+    metadata = {"help": help_text, "choices": choices, "low": low, "metavar": metavar}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +44,9 @@ class Settings:
 
     host: str = _setting("127.0.0.1", "Address to listen on.")
     port: int = _setting(4437, "Port to listen on; 0 takes a free one.")
-    data_dir: Path = _setting(_DATA_DIR, "Directory of the RocksDB engine.")  # noqa: RUF009 - a field
+    data_dir: Path = _setting(  # noqa: RUF009 - a field
+        _DATA_DIR, "Directory of the RocksDB engine.", metavar="DIR"
+    )
     engine: str = _setting(
         "rocksdb",
         "Where streams are kept: on disk, or in memory until the process ends.",
@@ -55,6 +70,28 @@ class Settings:
     disk_reserve_bytes: int = _setting(
         64 << 20, "Appends are answered 507 when less than this, or a tenth of the disk, is free."
     )
+    access: str = _setting(
+        "", "File of tokens and of whose JWTs are taken; without one, everybody may do everything.",
+        metavar="FILE",
+    )  # fmt: skip
+    insecure: bool = _setting(
+        False, "Listen on other addresses than loopback though there is no access control."
+    )
+    tls_cert: str = _setting("", "Certificate chain (PEM): speak HTTPS alone.", metavar="FILE")
+    tls_key: str = _setting("", "Its private key (PEM), if it is in another file.", metavar="FILE")
+    limits: str = _setting(
+        "", "File of rate limits of clients, and of quotas of buckets.", metavar="FILE"
+    )
+    waiters_max: int = _setting(
+        10_000, "Readers that wait at once; a further one is answered 503.", low=1
+    )
+    trusted_proxies: str = _setting(
+        "", "Addresses or networks, with commas, whose X-Forwarded-For is believed."
+    )
+    metrics_buckets_max: int = _setting(
+        100, "How many buckets have metrics of their own; the others are summed up."
+    )
+    traces: bool = _setting(False, "Send a trace of each request, as the OTEL_* variables say.")
     drain_s: float = _setting(10.0, "At SIGTERM, requests in flight get this long to finish.")
     log_level: str = _setting(
         "info", "Least severe log line to write.", choices=("debug", "info", "warning", "error")
@@ -109,6 +146,8 @@ def _from_file(file: Path) -> dict[str, Any]:
 def _convert(item: Any, value: Any) -> Any:
     name = option_name(item.name)
     kind = type(item.default)
+    if kind is bool:
+        return _switch(name, value)
     choices = item.metadata["choices"]
     try:
         # bool is an int in Python, and `port = true` a mistake.
@@ -125,3 +164,11 @@ def _convert(item: Any, value: Any) -> Any:
     if item.name == "port" and converted > 65_535:
         raise SettingsError(f"{name} must be at most 65535, not {value!r}")
     return converted
+
+
+def _switch(name: str, value: Any) -> bool:
+    """A setting that is on or off: a truth value of TOML, or a word of a variable."""
+    switched = value if isinstance(value, bool) else _SWITCHES.get(str(value).lower())
+    if switched is None:
+        raise SettingsError(f"{name} must be true or false, not {value!r}")
+    return switched

@@ -69,7 +69,10 @@ class Snapshots:
             # Not when it has taken the room that others need.
             self._engine.check_room(int(length))
         stored_type(request.headers)
-        self._locate(self._engine.find(key), parse_offset(token))
+        stream, offset = self._engine.find(key), parse_offset(token)
+        self._locate(stream, offset)
+        if length.isdigit():
+            self._engine.check_snapshot(stream, offset, int(length))
 
     async def publish(self, request: Request, key: bytes, token: str) -> Response:
         """
@@ -153,6 +156,7 @@ class Snapshots:
         etag = f'"{state.id}:{snapshot.id}{":" + coding if coding else ""}"'.encode()
         headers = [
             (h.CONTENT_TYPE, snapshot.content_type.encode("latin-1")),
+            h.SANDBOX,
             *_about(snapshot.offset, state),
             # Its bytes never change, but whether it is the latest does: ask before using a copy.
             (h.CACHE_CONTROL, b"no-cache"),

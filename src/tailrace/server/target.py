@@ -12,6 +12,9 @@ if it holds NUL or, on the base surface, a backslash. The key of a stream never 
     /{bucket_id}/{stream_id}/snapshot/{offset}
     /{bucket_id}/{stream_id}/bootstrap         both, and what came after (X§3)
     /-/offsets, /-/rows                        places and messages of many streams
+    /-/buckets, /-/paths, /-/about             what there is
+    /-/metrics, /-/backup                      for operators
+    /-/ui/…                                    a page to look at
     /-/…                                       what is ours and not the protocol's
 """
 
@@ -61,10 +64,26 @@ class Resource(Enum):
     BOOTSTRAP = "bootstrap"
     OFFSETS = "offsets"
     ROWS = "rows"
+    BUCKETS = "buckets"
+    PATHS = "paths"
+    ABOUT = "about"
+    METRICS = "metrics"
+    BACKUP = "backup"
+    UI = "ui"
     OWN = "own"
 
 
-_OURS: Final = {b"/-/offsets": Resource.OFFSETS, b"/-/rows": Resource.ROWS}
+_OURS: Final = {
+    b"/-/offsets": Resource.OFFSETS,
+    b"/-/rows": Resource.ROWS,
+    b"/-/buckets": Resource.BUCKETS,
+    b"/-/paths": Resource.PATHS,
+    b"/-/about": Resource.ABOUT,
+    b"/-/metrics": Resource.METRICS,
+    b"/-/backup": Resource.BACKUP,
+    b"/-/ui": Resource.UI,
+}
+_UI: Final = b"/-/ui/"
 
 
 class Target(NamedTuple):
@@ -92,7 +111,7 @@ def resolve(path: bytes) -> Target:
         return Target(Resource.OWN)
     segments = [_decode(segment) for segment in path[1:].split(b"/")]
     if segments[0] == "-":
-        return Target(_OURS.get(path, Resource.OWN))
+        return Target(Resource.UI if path.startswith(_UI) else _OURS.get(path, Resource.OWN))
     if segments[0] in _NOT_BUCKETS or path[:1] != b"/":
         raise RouteNotFound
     return _bucketed(segments)

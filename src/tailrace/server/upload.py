@@ -51,7 +51,7 @@ class Upload:
         self._bytes_max = bytes_max
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
-        self._size = 0
+        self.size = 0
         self._hash = hashlib.sha256()
         self._id = 0
         self._spool: Spool | None = None
@@ -66,8 +66,8 @@ class Upload:
     def write(self, data: bytes) -> None:
         if self._refusal is not None:
             raise self._refusal
-        self._size += len(data)
-        if self._size > self._bytes_max:
+        self.size += len(data)
+        if self.size > self._bytes_max:
             raise SnapshotTooLarge(self._bytes_max)
         self._buffer += data
         if self._writer is None and len(self._buffer) >= SNAPSHOT_CHUNK_BYTES:
@@ -82,10 +82,10 @@ class Upload:
         """
         if self._writer is not None:
             await self._writer
-        if self._spool is None and self._size <= INLINE_BYTES_MAX:
+        if self._spool is None and self.size <= INLINE_BYTES_MAX:
             content = bytes(self._buffer)
             self._hash.update(content)
-            return Uploaded(self._engine.take_id(), self._size, self._hash.digest(), content)
+            return Uploaded(self._engine.take_id(), self.size, self._hash.digest(), content)
         try:
             if self._refusal is None and self._buffer:
                 await self._write_chunk()
@@ -96,7 +96,7 @@ class Upload:
         if self._refusal is not None:
             self.cancel()
             raise self._refusal
-        return Uploaded(self._id, self._size, self._hash.digest(), None)
+        return Uploaded(self._id, self.size, self._hash.digest(), None)
 
     def cancel(self) -> None:
         """Give up, and leave nothing behind."""

@@ -13,9 +13,10 @@ an upload, and is removed when the database is opened.
 import os
 import re
 import struct
+import threading
 import zlib
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -24,8 +25,10 @@ from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES, Spool
 from tailrace.engine.errors import StorageDamaged
 from tailrace.protocol.state import Snapshot
 
-__all__ = ["Blobs"]
+__all__ = ["SNAPSHOTS", "Blobs", "blob_ids"]
 
+SNAPSHOTS: Final = "snapshots"
+"""The directory of these files, in the data directory."""
 SYNC_BYTES: Final = 1 << 20
 """So much is synced at a time: the log's fsync waits behind what this one writes."""
 # Of 64 bits, so that anything above is nothing that we wrote.
@@ -33,23 +36,44 @@ _NAME: Final = re.compile(r"0[0-9]{19}", re.ASCII)
 _CRC: Final = struct.Struct("<I")
 
 
+def blob_ids(directory: Path) -> Iterator[tuple[int, Path]]:
+    """The files of snapshots in a directory, by their ids; others are not ours to judge."""
+    with suppress(FileNotFoundError):
+        for path in directory.iterdir():
+            if _NAME.fullmatch(path.name):
+                yield int(path.name), path
+
+
 class Blobs:
     """The files of large snapshots."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._size = 0
+        # Files come and go in several threads.
+        self._counting = threading.Lock()
+
+    @property
+    def size(self) -> int:
+        """Of all files that are whole, in bytes."""
+        return self._size
+
+    def count(self, size: int) -> None:
+        with self._counting:
+            self._size += size
 
     def remove_orphans(self, known: Callable[[int], bool]) -> None:
-        """Remove what a crash left: files that nothing refers to. Others are not ours to judge."""
-        with suppress(FileNotFoundError):
-            for path in self._directory.iterdir():
-                if _NAME.fullmatch(path.name) and not known(int(path.name)):
-                    # One that cannot be removed takes room, and harms nothing else.
-                    with suppress(OSError):
-                        path.unlink()
+        """Remove what a crash left: files that nothing refers to."""
+        for snapshot_id, path in blob_ids(self._directory):
+            # One that cannot be removed takes room, and harms nothing else.
+            with suppress(OSError):
+                if not known(snapshot_id):
+                    path.unlink()
+                else:
+                    self.count(path.stat().st_size)
 
     def spool(self, snapshot_id: int) -> "BlobSpool":
-        return BlobSpool(self._directory, self._path(snapshot_id))
+        return BlobSpool(self, self._directory, self._path(snapshot_id))
 
     def read(self, snapshot: Snapshot, index: int) -> bytes:
         """
@@ -74,7 +98,11 @@ class Blobs:
         return chunk
 
     def unlink(self, snapshot_id: int) -> None:
-        self._path(snapshot_id).unlink(missing_ok=True)
+        path = self._path(snapshot_id)
+        with suppress(FileNotFoundError):
+            size = path.stat().st_size
+            path.unlink()
+            self.count(-size)
 
     def _path(self, snapshot_id: int) -> Path:
         return self._directory / f"{snapshot_id:020d}"
@@ -83,11 +111,14 @@ class Blobs:
 class BlobSpool(Spool):
     """A file that is being written."""
 
-    def __init__(self, directory: Path, path: Path) -> None:
+    def __init__(self, blobs: Blobs, directory: Path, path: Path) -> None:
+        self._blobs = blobs
         self._directory = directory
         self._path = path
         self._file: int | None = None
         self._unsynced = 0
+        # What `Blobs.size` has of this one.
+        self._counted = 0
         self._checks = array("I")
 
     def write(self, chunk: bytes) -> None:
@@ -112,6 +143,8 @@ class BlobSpool(Spool):
         assert self._file is not None
         self._write(self._checks.tobytes())
         os.fsync(self._file)
+        self._counted = os.fstat(self._file).st_size
+        self._blobs.count(self._counted)
         os.close(self._file)
         self._file = None
         # Not the file alone: its name must survive too, and that of the directory.
@@ -129,3 +162,5 @@ class BlobSpool(Spool):
                 os.close(file)
         finally:
             self._path.unlink(missing_ok=True)
+            self._blobs.count(-self._counted)
+            self._counted = 0

@@ -9,7 +9,7 @@ the first damage on anyway, so such a log is cut there before it is opened.
 from pathlib import Path
 from typing import Final
 
-__all__ = ["mend_logs"]
+__all__ = ["is_endless", "mend_logs"]
 
 _BLOCK_BYTES: Final = 32 << 10
 _HEADER_BYTES: Final = 7
@@ -26,6 +26,11 @@ def mend_logs(directory: Path) -> int:
             with log.open("r+b") as file:
                 file.truncate(end)
     return cut
+
+
+def is_endless(directory: Path) -> bool:
+    """Whether a MANIFEST is damaged such that RocksDB would read it for ever."""
+    return any(_first_recyclable(path) is not None for path in directory.glob("MANIFEST-*"))
 
 
 def _first_recyclable(log: Path) -> int | None:

@@ -3,6 +3,7 @@ How RocksDB is set up. Memory is bounded here: block cache, memtables and open f
 that do not depend on how many streams there are.
 """
 
+import re
 from typing import Final
 
 from rocksdict import (
@@ -18,6 +19,7 @@ __all__ = [
     "BLOCK_CACHE_BYTES",
     "COMPACTION_BYTES_MAX",
     "FAMILIES",
+    "cache_looks",
     "family_options",
 ]
 
@@ -39,6 +41,7 @@ BLOB_FILE_BYTES: Final = 16 << 20
 # one is started for that alone when this much of them is garbage.
 BLOB_GC_SHARE: Final = 0.2
 BLOB_GARBAGE_SHARE: Final = 0.5
+_LOOKS: Final = re.compile(r"^rocksdb\.block\.cache\.(hit|miss) COUNT : (\d+)$", re.MULTILINE)
 
 
 def family_options(name: str, cache: Cache) -> Options:
@@ -46,6 +49,9 @@ def family_options(name: str, cache: Cache) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
+    if name == "default":
+        # They are the database's. A get takes 0.15 µs longer than its 1.3 µs, a write as long.
+        options.enable_statistics()
     # A torn write at the end of the log is normal after a crash: recover all before it.
     options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     options.set_paranoid_checks(True)
@@ -75,3 +81,9 @@ def family_options(name: str, cache: Cache) -> Options:
     blocks.set_bloom_filter(10, False)
     options.set_block_based_table_factory(blocks)
     return options
+
+
+def cache_looks(options: Options) -> tuple[int, int]:
+    """Hits and misses of the block cache; by the options that the database was opened with."""
+    looks = dict(_LOOKS.findall(options.get_statistics() or ""))
+    return int(looks.get("hit", 0)), int(looks.get("miss", 0))

@@ -7,7 +7,7 @@ Column families, all keys big-endian so that they sort as numbers:
     records    (stream id u64, byte offset u64)  ->  a record, see `codec`
     states     (stream id u64)                   ->  a checkpoint, see `codec`
     names      name key                          ->  stream id u64
-    buckets    bucket id                         ->  (created at, number of streams), MessagePack
+    buckets    bucket id                         ->  (created at, streams, bytes), MessagePack
     snapshots  (snapshot id u64)                 ->  its bytes, or nothing if it is a file
     expiry     (deadline u64, stream id u64)     ->  name key
     garbage    (id u64)                          ->  size in bytes u64, `f` if it is a file
@@ -20,36 +20,41 @@ checks each batch of the log by its checksum.
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from rocksdict import Cache, CompactOptions, Rdict
+from rocksdict import Cache, CompactOptions, Rdict, WriteBatch
 
 from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, anything
 from tailrace.engine.codec import HEAD, decode_record, decode_state
 from tailrace.engine.errors import EngineError, StorageDamaged
-from tailrace.engine.rocks.blobs import Blobs
+from tailrace.engine.rocks.backup import RocksCopy, remove_copies
+from tailrace.engine.rocks.blobs import SNAPSHOTS, Blobs
+from tailrace.engine.rocks.compaction import compact_families
 from tailrace.engine.rocks.keys import ID, PAIR, after_prefix, items
-from tailrace.engine.rocks.mend import mend_logs
+from tailrace.engine.rocks.mend import is_endless, mend_logs
 from tailrace.engine.rocks.options import (
     BLOB_GC_SHARE,
     BLOCK_CACHE_BYTES,
     COMPACTION_BYTES_MAX,
     FAMILIES,
+    cache_looks,
     family_options,
 )
 from tailrace.engine.rocks.transaction import NEXT_ID, RocksTransaction, decode_garbage
+from tailrace.engine.rocks.upgrade import UNCOUNTED, count_bytes
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.machine import apply_appended
 from tailrace.protocol.state import Snapshot, StreamState
 
 __all__ = ["FORMAT_VERSION", "RocksStore"]
 
-FORMAT_VERSION: Final = 2
-# 1 had no buckets and no snapshots; all else is the same, so that opening it is upgrading it.
-_FORMATS_UPGRADED: Final = (b"1",)
+FORMAT_VERSION: Final = 3
+# 1 had no buckets and no snapshots, 2 had not the bytes of buckets; all else is the same.
+_FORMATS_UPGRADED: Final = (b"1", b"2")
 _FORMAT: Final = b"format"
 # On a small disk the reserve must not be the disk.
 _RESERVE_SHARE_MAX: Final = 10
@@ -72,10 +77,13 @@ class RocksStore(Store):
         self._interrupted = False
         cache = Cache(BLOCK_CACHE_BYTES)
         families = {name: family_options(name, cache) for name in FAMILIES}
+        self._options = family_options("default", cache)
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            if is_endless(directory):
+                raise EngineError("Corruption: its MANIFEST is damaged: restore it from a backup")
             self.cut_bytes = mend_logs(directory)
-            self._db = Rdict(str(directory), family_options("default", cache), families)
+            self._db = Rdict(str(directory), self._options, families)
         except Exception as error:  # rocksdict raises plain Exception
             raise EngineError(_why_not_open(directory, str(error))) from error
         self._records = self._db.get_column_family("records")
@@ -87,31 +95,46 @@ class RocksStore(Store):
         self._garbage = self._db.get_column_family("garbage")
         self.handles = {name: self._db.get_column_family_handle(name) for name in FAMILIES}
         self._check_format()
-        self._blobs = Blobs(directory / "snapshots")
-        self._blobs.remove_orphans(lambda snapshot_id: ID.pack(snapshot_id) in self._snapshots)
+        self._blobs = Blobs(directory / SNAPSHOTS)
+        self._blobs.remove_orphans(self._has_snapshot)
+        remove_copies(directory)
         stored = self._db.get(NEXT_ID)
         self.next_id = 1 if stored is None else ID.unpack(stored)[0]
 
     def _check_format(self) -> None:
         stored = self._db.get(_FORMAT)
         current = str(FORMAT_VERSION).encode()
-        if stored == current:
-            return
         if stored is None or stored in _FORMATS_UPGRADED:
-            self._db[_FORMAT] = current
+            batch = WriteBatch(raw_mode=True)
+            batch.put(_FORMAT, current)
+            if stored is not None:
+                batch.put(UNCOUNTED, b"")
+            self._db.write(batch)
             self._db.flush_wal(True)
-        else:
+        elif stored != current:
             self.close()
             raise EngineError(
                 f"{self._directory} has storage format {stored.decode(errors='replace')}, this "
                 f"version of tailrace knows format {FORMAT_VERSION}: run the version that wrote it"
             )
+        if UNCOUNTED in self._db:
+            self._count_bytes()
+
+    def _count_bytes(self) -> None:
+        try:
+            count_bytes(self)
+        except Exception as error:  # rocksdict raises plain Exception
+            self.close()
+            raise EngineError(f"{self._directory} cannot be upgraded: {error}") from error
+        del self._db[UNCOUNTED]
+        self._db.flush_wal(True)
 
     def begin(self) -> "RocksTransaction":
         return RocksTransaction(self)
 
     def write(self, transaction: Transaction) -> None:
         assert isinstance(transaction, RocksTransaction)
+        transaction.finish()
         self._db.write(transaction.batch)
 
     def sync(self) -> None:
@@ -159,10 +182,17 @@ class RocksStore(Store):
         return due
 
     def bucket(self, bucket: bytes) -> BucketState | None:
+        row = self.bucket_row(bucket)
+        return BucketState(*row) if row else None
+
+    def bucket_row(self, bucket: bytes) -> tuple[int, ...]:
+        """What is stored of a bucket: shorter if it is of an earlier format, or empty."""
         stored: bytes | None = self._buckets.get(bucket)
-        if stored is None:
-            return None
-        return BucketState(*msgspec.msgpack.decode(stored, type=tuple[int, int]))
+        return () if stored is None else msgspec.msgpack.decode(stored, type=tuple[int, ...])
+
+    def bucket_names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
+        found = items(self._buckets, max(prefix, after + b"\0"), after_prefix(prefix))
+        return [key for key, _ in islice(found, count_max)]
 
     def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
         # The first key that sorts after another one is that one and a zero byte.
@@ -218,6 +248,10 @@ class RocksStore(Store):
             # Interrupted at the end of the process, or the disk fails, which writes will notice.
             return
 
+    def compact_all(self, done: Callable[[str], object]) -> None:
+        """Write everything anew, and nothing that is not needed; `done` is told of each family."""
+        compact_families(dict(zip(("default", *FAMILIES), self._families(), strict=True)), done)
+
     def free_bytes(self) -> int | None:
         disk = os.statvfs(self._directory)
         reserve = min(self._reserve_bytes, disk.f_blocks * disk.f_frsize // _RESERVE_SHARE_MAX)
@@ -232,11 +266,39 @@ class RocksStore(Store):
             reserve += min(rewritten, COMPACTION_BYTES_MAX)
         return disk.f_bavail * disk.f_frsize - reserve
 
+    def sizes(self) -> dict[str, int]:
+        families = self._families()
+        return {
+            "tables": sum(_number(item, "total-sst-files-size") for item in families),
+            "blobs": sum(_number(item, "total-blob-file-size") for item in families),
+            "memtables": sum(_number(item, "cur-size-all-mem-tables") for item in families),
+            "snapshots": self._blobs.size,
+        }
+
+    def log_bytes(self) -> int:
+        size = 0
+        with os.scandir(self._directory) as entries:
+            for entry in entries:
+                # One may go while we look.
+                if entry.name.endswith(".log"):
+                    with suppress(FileNotFoundError):
+                        size += entry.stat().st_size
+        return size
+
+    def cache_looks(self) -> tuple[int, int]:
+        return cache_looks(self._options)
+
     def _families(self) -> tuple[Rdict, ...]:
         return (
             self._db, self._records, self._states, self._names, self._buckets, self._snapshots,
             self._expiry, self._garbage,
         )  # fmt: skip
+
+    def _has_snapshot(self, snapshot_id: int) -> bool:
+        return ID.pack(snapshot_id) in self._snapshots
+
+    def copy(self) -> RocksCopy:
+        return RocksCopy(self._directory, self._families(), FORMAT_VERSION, self._has_snapshot)
 
     def interrupt(self) -> None:
         self._interrupted = True

@@ -34,6 +34,8 @@ class RocksTransaction(Transaction):
         # The store's own dict, which is empty once that is closed.
         self._handles = store.handles
         self._put = self.batch.put
+        # Each append to a bucket changes its row: it is written once, at the end.
+        self._buckets: dict[bytes, BucketState | None] = {}
 
     def create(self, key: bytes, state: StreamState) -> None:
         self._put(key, ID.pack(state.id), self._handles["names"])
@@ -75,11 +77,16 @@ class RocksTransaction(Transaction):
         self._put(_garbage_key(garbage), value, self._handles["garbage"])
 
     def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
-        if state is None:
-            self.batch.delete(bucket, self._handles["buckets"])
-        else:
-            value = msgspec.msgpack.encode((state.created_at, state.streams))
-            self._put(bucket, value, self._handles["buckets"])
+        self._buckets[bucket] = state
+
+    def finish(self) -> None:
+        """Put into the batch what was left for the end; nothing may be added after that."""
+        for bucket, state in self._buckets.items():
+            if state is None:
+                self.batch.delete(bucket, self._handles["buckets"])
+            else:
+                value = msgspec.msgpack.encode((state.created_at, state.streams, state.bytes))
+                self._put(bucket, value, self._handles["buckets"])
 
     def schedule(self, due: Due) -> None:
         self._put(PAIR.pack(due.deadline, due.id), due.key, self._handles["expiry"])

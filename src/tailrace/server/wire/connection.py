@@ -47,6 +47,7 @@ class Connection(RequestReader, asyncio.Protocol):
         super().__init__(server)
         self._service = server.service
         self._transport: asyncio.Transport | None = None
+        self.address = ""
         self._queue: deque[ParsedRequest] = deque()
         self._current: ParsedRequest | None = None
         self._waiting: Waiting | None = None
@@ -70,6 +71,8 @@ class Connection(RequestReader, asyncio.Protocol):
         # uvloop's transports do not inherit from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_HIGH)
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if isinstance(peer, tuple) else ""
         if not self._server.admit(self):
             self._refuse(TooManyConnections())
 
@@ -128,6 +131,7 @@ class Connection(RequestReader, asyncio.Protocol):
 
     def begins(self, head: ParsedRequest) -> BodySink | None:
         headers = head.headers
+        head.address = self.address
         large = b"transfer-encoding" in headers or (
             int(headers.get(b"content-length", b"0")) > EARLY_BYTES_MIN
         )
@@ -159,12 +163,15 @@ class Connection(RequestReader, asyncio.Protocol):
 
     def _serve(self, parsed: ParsedRequest) -> None:
         self._current = parsed
+        parsed.address = self.address
         waiting = self._service.handle(parsed, self._respond)
         if self._current is parsed and waiting is not None:
             self._waiting = waiting
 
     def _respond(self, response: Response) -> None:
         transport, parsed = self._transport, self._current
+        if parsed is not None:
+            self._service.metrics.answered(parsed, response)
         if transport is None or parsed is None:
             if response.live is not None:
                 response.live.cancel()
@@ -255,6 +262,8 @@ class Connection(RequestReader, asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
+        self._refusal = refusal
+        self._service.metrics.refused(refusal.code)
         response = problem(refusal)
         head = encode_head(response, head=False, close=True, chunked=False)
         transport.write(head + response.body)
@@ -271,10 +280,11 @@ class Connection(RequestReader, asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
-        if self._eof or not transport.can_write_eof():
+        if self._eof or (self._refusal is None and not transport.can_write_eof()):
             transport.close()
             return
-        transport.write_eof()
+        if transport.can_write_eof():
+            transport.write_eof()
         if not self._reading or self._held:
             transport.resume_reading()
         self._server.loop.call_later(LINGER_S, transport.close)

@@ -30,7 +30,7 @@ from tailrace.server.target import STREAM_PREFIX
 if TYPE_CHECKING:
     from tailrace.server.wire.server import WireServer
 
-__all__ = ["ParsedRequest", "RequestReader"]
+__all__ = ["ParsedRequest", "RequestReader", "SecureRequest"]
 
 TARGET_BYTES_MAX: Final = 8 << 10
 HEADERS_BYTES_MAX: Final = 32 << 10
@@ -54,12 +54,23 @@ class ParsedRequest(Request):
     http_1_0: bool
 
 
+class SecureRequest(ParsedRequest):
+    """One that came over TLS."""
+
+    __slots__ = ()
+
+    scheme = b"https"
+
+
 class RequestReader(ABC):
     """What has arrived of a request; `arrived` is called with each that is complete."""
 
     def __init__(self, server: "WireServer") -> None:
         self._server = server
         self._body_bytes_max = server.settings.body_bytes_max
+        self._new_request = SecureRequest if server.secure else ParsedRequest
+        # Bodies that nobody may send are refused before they are sent.
+        self._guarded = server.service.doors.guarded
         self._parser = httptools.HttpRequestParser(self)
         self._refusal: Refusal | None = None
         self._arriving = False
@@ -203,7 +214,7 @@ class RequestReader(ABC):
         elif headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
             self._refusal = TransferCodingUnknown()
         else:
-            if not self._url.startswith(STREAM_PREFIX) and not self._find_sink():
+            if (self._guarded or not self._url.startswith(STREAM_PREFIX)) and not self._find_sink():
                 return
             if (
                 b"content-length" in headers
@@ -216,11 +227,17 @@ class RequestReader(ABC):
 
     def _find_sink(self) -> bool:
         """Ask where the body is to go; false if it need not be sent."""
-        if self._parser.get_method() != b"PUT":
+        method = self._parser.get_method()
+        if method != b"PUT" and not self._guarded:
+            return True
+        if b"content-length" not in self._headers and b"transfer-encoding" not in self._headers:
+            # It has no body.
             return True
         try:
             path, query = _split_target(self._url)
-            self._sink = self.begins(ParsedRequest("PUT", path, query, self._headers, b""))
+            self._sink = self.begins(
+                self._new_request(method.decode("ascii"), path, query, self._headers, b"")
+            )
         except Refusal as refusal:
             self._refusal = refusal
             return False
@@ -276,7 +293,7 @@ class RequestReader(ABC):
             body = b"".join((*self._blocks, *self._pieces))
             self._blocks.clear()
         headers = self._headers
-        parsed = ParsedRequest(
+        parsed = self._new_request(
             _METHODS.get(method) or method.decode("ascii"), path, query, headers, body
         )
         close = not parser.should_keep_alive()

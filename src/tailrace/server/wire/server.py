@@ -7,6 +7,7 @@ from typing import Final
 
 from tailrace.server.service import Service
 from tailrace.server.settings import Settings
+from tailrace.server.tls import Tls
 from tailrace.server.wire.connection import Connection
 from tailrace.server.wire.encode import tick
 
@@ -14,19 +15,23 @@ __all__ = ["WireServer"]
 
 _TICK_S: Final = 1.0
 _BACKLOG: Final = 4096
+HANDSHAKE_S: Final = 15.0
 
 
 class WireServer:
     """A listening socket and its connections."""
 
-    def __init__(self, service: Service, settings: Settings) -> None:
+    def __init__(self, service: Service, settings: Settings, tls: Tls | None = None) -> None:
         self.service = service
         self.settings = settings
+        self.secure = tls is not None
+        self._tls = tls
         self.loop = asyncio.get_running_loop()
         # Coarse time for deadlines: one clock reading a second instead of one per request.
         self.now = self.loop.time()
         self.draining = False
         self._connections: set[Connection] = set()
+        service.metrics.connections = lambda: len(self._connections)
         self._empty = asyncio.Event()
         self._server: asyncio.Server | None = None
         tick()
@@ -40,21 +45,28 @@ class WireServer:
             OSError: The address is taken or does not exist.
         """
         self._server = await self.loop.create_server(
-            lambda: Connection(self), self.settings.host, self.settings.port, backlog=_BACKLOG
+            lambda: Connection(self),
+            self.settings.host,
+            self.settings.port,
+            backlog=_BACKLOG,
+            ssl=None if self._tls is None else self._tls.context,
+            ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S,
         )
         sockets: tuple[socket.socket, ...] = tuple(self._server.sockets)
         port: int = sockets[0].getsockname()[1]
         return port
 
     def admit(self, connection: Connection) -> bool:
-        """Count a connection; false if there are too many."""
-        if len(self._connections) >= self.settings.connections_max:
+        """Count a connection; false if there are too many, or too many from its address."""
+        if not self.service.doors.limits.connect(connection.address):
             return False
         self._connections.add(connection)
         return True
 
     def leave(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self.service.doors.limits.disconnect(connection.address)
         if not self._connections:
             self._empty.set()
 

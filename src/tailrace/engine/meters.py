@@ -1,0 +1,128 @@
+"""
+What the engine counts about itself: plain numbers, read by whoever shows them.
+
+Rule 1: counting costs a few additions. No label is looked up and no lock taken: everything is
+counted on the loop, except an fsync's time, of which there is one at a time.
+
+Rule 2: no number of buckets makes this grow: the first ones that are met are counted by name, for
+as long as the process lives, all others together.
+"""
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final
+
+from tailrace.protocol.bucket import BucketState
+
+if TYPE_CHECKING:
+    from tailrace.engine.base import Store
+    from tailrace.engine.commit import Batch
+
+__all__ = ["COMMIT_RECORDS", "LATENCY_S", "OTHER", "Histogram", "Meters"]
+
+COMMIT_RECORDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+LATENCY_S: Final = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
+    10.0,
+)  # fmt: skip
+"""From what an fsync of a fast disk takes to what clients give up after."""
+OTHER: Final = "other"
+"""What buckets are called that are not counted by name. One that is called so is one of them."""
+BUCKETS_STEP: Final = 1024
+_OTHER_KEY: Final = OTHER.encode()
+
+
+class Histogram:
+    """How many values were at most each bound; the last count is of those above all of them."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum: float = 0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+
+class Meters:
+    """The engine's numbers since it was opened."""
+
+    def __init__(self) -> None:
+        self.commit_records = Histogram(COMMIT_RECORDS)
+        self.sync_s = Histogram(LATENCY_S)
+        self.appended_bytes = 0
+        self.appended_messages = 0
+        self.reclaimed_bytes = 0
+        self.buckets = 0
+        self.bucketed_streams = 0
+        self.bucketed_bytes = 0
+        self.buckets_max = 0
+        """How many are counted by name; more come under `other_appends`."""
+        self.bucket_appends: dict[bytes, int] = {}
+        self.other_appends = 0
+
+    def count_buckets(self, store: "Store", buckets_max: int) -> None:
+        """Learn of the buckets that there are, once, before anything is committed."""
+        self.buckets_max = buckets_max
+        after = b""
+        while names := store.bucket_names(b"", after, BUCKETS_STEP):
+            for name in names:
+                self._bucket_changed(name, None, store.bucket(name))
+            after = names[-1]
+
+    def committed(self, batch: "Batch") -> int:
+        """
+        A batch is durable, and not published yet: buckets still say what was before.
+
+        Returns how many appends it has.
+        """
+        appends = messages = size = 0
+        by_bucket = self.bucket_appends
+        for stream, change in batch.changes.items():
+            records = change.records
+            after = change.after
+            if not records or after is None:
+                continue
+            count = len(records)
+            appends += count
+            tail = after.tail
+            messages += tail[0]
+            size += tail[1]
+            before = change.before
+            # Deleted and created again in one batch is another stream.
+            if before is not None and before.id == after.id:
+                start = before.tail
+                messages -= start[0]
+                size -= start[1]
+            bucket = stream.key.partition(b"\0")[0]
+            if bucket in by_bucket:
+                by_bucket[bucket] += count
+            elif bucket:
+                self.other_appends += count
+        self.appended_messages += messages
+        self.appended_bytes += size
+        for changed, state in batch.buckets.items():
+            self._bucket_changed(changed.key, changed.durable, state)
+        self.commit_records.observe(appends)
+        return appends
+
+    def _bucket_changed(
+        self, key: bytes, before: BucketState | None, after: BucketState | None
+    ) -> None:
+        if before is not None:
+            self.buckets -= 1
+            self.bucketed_streams -= before.streams
+            self.bucketed_bytes -= before.bytes
+        if after is not None:
+            self.buckets += 1
+            self.bucketed_streams += after.streams
+            self.bucketed_bytes += after.bytes
+            if before is None:
+                self._meet(key)
+
+    def _meet(self, key: bytes) -> None:
+        known = self.bucket_appends
+        if len(known) < self.buckets_max and key not in known and key != _OTHER_KEY:
+            known[key] = 0

@@ -1,0 +1,61 @@
+"""
+From format 2, whose buckets did not know their bytes, to format 3: they are counted once.
+
+The format is raised before anything else is written, with a mark beside it that the counting is not
+done. A crash on the way leaves the mark, and the next start counts again; an older version refuses
+the directory from the first byte on, and never meets a row that it cannot read.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from tailrace.protocol.bucket import BucketState, stream_bytes
+
+if TYPE_CHECKING:
+    from tailrace.engine.rocks.store import RocksStore
+
+__all__ = ["UNCOUNTED", "count_bytes"]
+
+UNCOUNTED: Final = b"uncounted"
+"""Beside `format`, while the bytes of buckets are not counted."""
+STEP: Final = 1000
+"""So many names are in memory, and so many buckets in a batch, at a time."""
+
+log = structlog.get_logger("tailrace")
+
+
+def count_bytes(store: "RocksStore") -> None:
+    """Count the bytes of all buckets, and write them down."""
+    log.info("storage format 3: counting the bytes of buckets, once")
+    buckets = streams = 0
+    after = b""
+    while names := store.bucket_names(b"", after, STEP):
+        transaction = store.begin()
+        for name in names:
+            created_at, count = store.bucket_row(name)[:2]
+            size = sum(_sizes(store, name))
+            transaction.put_bucket(name, BucketState(created_at, count, size))
+            streams += count
+        store.write(transaction)
+        buckets += len(names)
+        after = names[-1]
+    store.sync()
+    log.info("counted the bytes of buckets", buckets=buckets, streams=streams)
+
+
+def _sizes(store: "RocksStore", bucket: bytes) -> Iterator[int]:
+    stem = bucket + b"\0"
+    after = b""
+    while names := store.names(stem, after, STEP):
+        for name in names:
+            try:
+                state = store.load(name)
+            except Exception as error:  # rocksdict raises plain Exception
+                # It can neither be read nor deleted: its bytes will never be taken off again.
+                log.error("a stream cannot be read, and is not counted", error=str(error))
+                continue
+            if state is not None:
+                yield stream_bytes(state)
+        after = names[-1]

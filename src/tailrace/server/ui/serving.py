@@ -1,0 +1,111 @@
+"""
+The files of the page: plain HTML, CSS and ES modules of this package.
+
+Rule 1: what is served is what stands in the table, and was read when the server started. A path is
+a key of a dict and never a file name, so that there is nothing to climb out of.
+
+Rule 2: nothing may run here that did not come from here (§10.3). The policy allows scripts, styles
+and pictures of this very origin, connections to it, and nothing else: no inline script, no other
+host, no frame around it, and no way from text to markup (Trusted Types).
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tailrace.server import headers as h
+from tailrace.server.conditional import matches
+from tailrace.server.errors import RouteNotFound
+from tailrace.server.message import Request, Response
+
+__all__ = ["POLICY", "Ui"]
+
+_STATIC: Final = Path(__file__).parent / "static"
+_ROOT: Final = b"/-/ui"
+_JS: Final = b"text/javascript; charset=utf-8"
+_INDEX: Final = "index.html"
+_FILES: Final = {
+    _INDEX: b"text/html; charset=utf-8",
+    "style.css": b"text/css; charset=utf-8",
+    "favicon.svg": b"image/svg+xml",
+    "api.js": _JS,
+    "app.js": _JS,
+    "chart.js": _JS,
+    "compose.js": _JS,
+    "content.js": _JS,
+    "dashboard.js": _JS,
+    "dialogs.js": _JS,
+    "dom.js": _JS,
+    "facts.js": _JS,
+    "follow.js": _JS,
+    "format.js": _JS,
+    "json.js": _JS,
+    "lists.js": _JS,
+    "messages.js": _JS,
+    "metrics.js": _JS,
+    "reading.js": _JS,
+    "routes.js": _JS,
+    "sidebar.js": _JS,
+    "stream.js": _JS,
+}
+
+POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+"""The Content-Security-Policy of the page."""
+
+_HEADERS: Final = [
+    (b"Content-Security-Policy", POLICY.encode()),
+    (b"Referrer-Policy", b"no-referrer"),
+    (b"X-Frame-Options", b"DENY"),
+    # A new version of the server is a new page: ask before using a copy.
+    (h.CACHE_CONTROL, b"no-cache"),
+]
+
+
+class _File(NamedTuple):
+    body: bytes
+    etag: bytes
+    headers: list[tuple[bytes, bytes]]
+
+
+class Ui:
+    """Answers to requests for the page."""
+
+    def __init__(self) -> None:
+        self._files = {_ROOT + b"/" + name.encode(): _load(name) for name in _FILES}
+        self._files[_ROOT + b"/"] = self._files[_ROOT + b"/" + _INDEX.encode()]
+
+    def answer(self, request: Request) -> Response:
+        """
+        One of the files.
+
+        Raises:
+            RouteNotFound: There is none of this name.
+        """
+        if request.path == _ROOT:
+            # Relative, so that it is right wherever we are mounted.
+            return Response(308, [(h.LOCATION, b"ui/"), *_HEADERS])
+        file = self._files.get(request.path)
+        if file is None:
+            raise RouteNotFound
+        if matches(request.headers.get(b"if-none-match"), file.etag):
+            return Response(304, file.headers)
+        return Response(200, file.headers, b"" if request.method == "HEAD" else file.body)
+
+
+def _load(name: str) -> _File:
+    body = (_STATIC / name).read_bytes()
+    etag = b'"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
+    return _File(body, etag, [(h.CONTENT_TYPE, _FILES[name]), (h.ETAG, etag), *_HEADERS])

@@ -1,0 +1,182 @@
+// The public HTTP API, and nothing else. Everything is relative to where this page lies, so that it
+// works wherever the server is mounted. A token is kept in this tab only, and sent in a header: it
+// never becomes part of a URL.
+
+const TOKEN = "tailrace-token";
+const ROOT = new URL("../../", location.href.split("#")[0]);
+
+export class Problem extends Error {
+  constructor(status, title, detail, code = "") {
+    super(detail || title);
+    Object.assign(this, { status, title, detail, code });
+  }
+}
+
+export const token = {
+  get: () => sessionStorage.getItem(TOKEN) ?? "",
+  set: (value) => sessionStorage.setItem(TOKEN, value),
+  clear: () => sessionStorage.removeItem(TOKEN),
+};
+
+async function refused(response) {
+  let told = {};
+  try {
+    told = await response.json();
+  } catch {
+    /* not ours: a proxy's, perhaps */
+  }
+  const title =
+    typeof told.title === "string" ? told.title : `${response.status} ${response.statusText}`;
+  const detail = typeof told.detail === "string" ? told.detail : "The server said nothing more.";
+  return new Problem(response.status, title, detail, String(told.code ?? ""));
+}
+
+export async function call(method, path, { headers = {}, body, signal } = {}) {
+  const sent = new Headers(headers);
+  if (token.get()) sent.set("Authorization", `Bearer ${token.get()}`);
+  let response;
+  try {
+    response = await fetch(new URL(path, ROOT), {
+      method,
+      headers: sent,
+      body,
+      signal,
+      cache: "no-store",
+      credentials: "same-origin",
+      redirect: "follow",
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(
+      0,
+      "The server cannot be reached",
+      "It may be stopping or restarting, or the network is down.",
+    );
+  }
+  if (response.ok) return response;
+  const problem = await refused(response);
+  // Nobody in particular may not do this: somebody may.
+  if (problem.status === 403 && !token.get()) problem.status = 401;
+  throw problem;
+}
+
+const json = async (path, options) => (await call("GET", path, options)).json();
+
+function query(values) {
+  const said = Object.entries(values).filter(
+    ([, value]) => value !== "" && value !== undefined && value !== null,
+  );
+  return new URLSearchParams(said).toString();
+}
+
+export const listBuckets = (prefix, after, limit, signal) =>
+  json(`-/buckets?${query({ prefix, after, limit })}`, { signal });
+export const metrics = async (signal) => (await call("GET", "-/metrics", { signal })).text();
+export const createBucket = (bucket) => call("PUT", segment(bucket));
+export const deleteBucket = (bucket) => call("DELETE", segment(bucket));
+
+export function listStreams(bucket, prefix, after, limit, signal) {
+  const where = bucket === null ? "-/paths" : `${segment(bucket)}/streams`;
+  return json(`${where}?${query({ prefix, after, limit })}`, { signal });
+}
+
+function segment(text) {
+  try {
+    return encodeURIComponent(text);
+  } catch {
+    throw new Problem(0, "No such name", "It holds half of a character.");
+  }
+}
+
+// One stream: of a bucket, or of the base surface, where `bucket` is null.
+export class Stream {
+  constructor(bucket, id) {
+    this.bucket = bucket;
+    this.id = id;
+  }
+
+  get path() {
+    return this.bucket === null
+      ? `v1/stream/${this.id.split("/").map(segment).join("/")}`
+      : `${segment(this.bucket)}/${segment(this.id)}`;
+  }
+
+  get named() {
+    return this.bucket === null ? { path: this.id } : { bucket: this.bucket, stream: this.id };
+  }
+
+  about(after, signal) {
+    return json(`-/about?${query({ ...this.named, after, limit: 100 })}`, { signal });
+  }
+
+  create(type, ttl) {
+    const headers = { "Content-Type": type };
+    if (ttl) headers["Stream-TTL"] = ttl;
+    return call("PUT", this.path, { headers });
+  }
+
+  append(body, type) {
+    return call("POST", this.path, { body, headers: { "Content-Type": type } });
+  }
+
+  close() {
+    return call("POST", this.path, { headers: { "Stream-Closed": "true" } });
+  }
+
+  delete() {
+    return call("DELETE", this.path);
+  }
+
+  publish(offset, body, type) {
+    return call("PUT", `${this.path}/snapshot/${offset}`, {
+      body,
+      headers: { "Content-Type": type },
+    });
+  }
+
+  async snapshot(offset, signal) {
+    return new Uint8Array(
+      await (await call("GET", `${this.path}/snapshot/${offset}`, { signal })).arrayBuffer(),
+    );
+  }
+
+  // The offsets of messages, by their numbers.
+  async offsets(numbers, signal) {
+    const places = numbers.map((message) => ({ ...this.named, message }));
+    const options = {
+      body: JSON.stringify({ places }),
+      headers: { "Content-Type": "application/json" },
+      signal,
+    };
+    const answer = await (await call("POST", "-/offsets", options)).json();
+    return answer.places.map(({ offset, error }) => {
+      if (error) throw new Problem(error.status, "Not found", error.detail, error.code);
+      return offset;
+    });
+  }
+
+  // Everything from one offset to another, in the pieces that the server gives it out in.
+  async *read(from, until, signal) {
+    let offset = from;
+    while (offset !== until) {
+      const response = await call("GET", `${this.path}?${query({ offset, until })}`, { signal });
+      yield new Uint8Array(await response.arrayBuffer());
+      const next = response.headers.get("Stream-Next-Offset");
+      if (next === null || next === offset) return;
+      offset = next;
+    }
+  }
+
+  // An event stream from an offset on, by `fetch`: `EventSource` cannot send a token in a header.
+  live(offset, signal) {
+    return call("GET", `${this.path}?${query({ offset, live: "sse" })}`, {
+      headers: { Accept: "text/event-stream" },
+      signal,
+    });
+  }
+}
+
+export const place = (offset) => ({
+  message: Number(offset.slice(0, 16)),
+  byte: Number(offset.slice(17)),
+});

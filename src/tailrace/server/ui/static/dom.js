@@ -1,0 +1,95 @@
+// Elements from values. Text only ever becomes text: there is no way from here to markup (§10.3),
+// and none of `innerHTML`, `outerHTML`, `insertAdjacentHTML`, `document.write` is used anywhere.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "value") node.value = value;
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(
+    ...children.flat().filter((child) => child !== null && child !== undefined && child !== false),
+  );
+  return node;
+}
+
+// An element; strings among the children become text nodes.
+export function el(tag, attributes, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+export function svg(tag, attributes, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+export function replace(node, ...children) {
+  node.replaceChildren(
+    ...children.flat().filter((child) => child !== null && child !== undefined && child !== false),
+  );
+}
+
+// Read to those who listen instead of looking, at their own pace.
+export function announce(text) {
+  document.getElementById("announce").textContent = text;
+}
+
+// What went wrong, as text.
+export function errorBox(error, retry) {
+  return el(
+    "div",
+    { class: "notice bad", role: "alert" },
+    el("strong", null, error.title ?? "Something went wrong"),
+    el("p", null, error.detail ?? error.message ?? String(error)),
+    retry && el("button", { type: "button", onclick: retry }, "Try again"),
+  );
+}
+
+export function loading(text = "Loading…") {
+  return el("p", { class: "loading" }, text);
+}
+
+export function empty(title, text, ...more) {
+  return el(
+    "div",
+    { class: "empty" },
+    el("strong", null, title),
+    text && el("p", null, text),
+    ...more,
+  );
+}
+
+// Up, down, home and end move between the links of a list; tab leaves it.
+export function arrowKeys(list, selector) {
+  list.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
+    if (step === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    const items = [...list.querySelectorAll(selector)];
+    const at = items.indexOf(document.activeElement);
+    if (at < 0) return;
+    event.preventDefault();
+    items[Math.max(0, Math.min(items.length - 1, at + step))].focus();
+  });
+}
+
+// Call once it is quiet: what is typed is looked for when somebody stops typing.
+export function whenQuiet(milliseconds, action) {
+  let timer = null;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(action, milliseconds);
+  };
+}
+
+// Call soon, and at most so often, however often it is asked for.
+export function soon(milliseconds, action) {
+  let timer = null;
+  return () => {
+    timer ??= setTimeout(() => {
+      timer = null;
+      action();
+    }, milliseconds);
+  };
+}

@@ -1,0 +1,32 @@
+// Where in the page one is, as the hash of its address: it survives a reload, and back works.
+
+const part = encodeURIComponent;
+
+export const routes = {
+  list: (bucket, prefix = "") =>
+    (bucket === null ? "#/p" : `#/b/${part(bucket)}`) + (prefix ? `?prefix=${part(prefix)}` : ""),
+  stream: (bucket, id) => (bucket === null ? `#/p/${part(id)}` : `#/b/${part(bucket)}/${part(id)}`),
+};
+
+// What a hash names; `home` if it is nothing that we know.
+export function parse(hash) {
+  const [path, query] = hash.replace(/^#/, "").split("?");
+  let parts;
+  try {
+    parts = path.split("/").slice(1).map(decodeURIComponent);
+  } catch {
+    return { view: "home" };
+  }
+  const prefix = new URLSearchParams(query ?? "").get("prefix") ?? "";
+  const [surface, first, second] = parts;
+  if (surface === "dashboard") return { view: "dashboard" };
+  if (surface === "p")
+    return first
+      ? { view: "stream", bucket: null, id: first }
+      : { view: "list", bucket: null, prefix };
+  if (surface === "b" && first)
+    return second
+      ? { view: "stream", bucket: first, id: second }
+      : { view: "list", bucket: first, prefix };
+  return { view: "home" };
+}

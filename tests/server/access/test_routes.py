@@ -1,0 +1,330 @@
+"""
+Every rule of access on every route, on both transports.
+
+Goal: whoever has a grant gets in, and nobody else, whatever is asked for and however. Method: a
+token for each operation on each of a list of places; each route is asked with each of them, and
+what must come of it is computed from a table that knows URLs and nothing of the server's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.server.access.making import AccessToml
+from tests.support.http import Response
+from tests.support.server import AsgiServerProcess, BaseServerProcess, ServerProcess
+from tests.support.streams import Api
+
+OPERATIONS = ("read", "append", "create", "delete", "snapshot", "admin")
+NOBODY, FORBIDDEN = 401, 403
+OFFSET = "0000000000000000_0000000000000000"
+
+ROOM, TEAM = "/chat-rooms/general", "/v1/stream/team/a"
+# Where something is, and which places it lies in.
+LIES_IN = {
+    ROOM: {"/", "/chat-rooms", "/chat-*", ROOM, "/chat-rooms/gen*", "/chat-rooms/*"},
+    TEAM: {"/", "/v1/stream", "/v1/stream/team", TEAM, "/v1/stream/te*"},
+    "/chat-rooms": {"/", "/chat-rooms", "/chat-*"},
+    "all of /chat-rooms": {"/", "/chat-rooms", "/chat-*", "/chat-rooms/*"},
+    "all of /chat-rooms/gen": {"/", "/chat-rooms", "/chat-*", "/chat-rooms/*", "/chat-rooms/gen*"},
+    "/-/metrics": {"/", "/-", "/-/metrics"},
+    "/-/backup": {"/", "/-", "/-/backup"},
+}
+ASIDE = {
+    "/chat-room0", "/chat-rooms2", "/chat-rooms/genera", "/chat-rooms/generals", "/chat-rooms/x*",
+    "/v1/stream/team/ab", "/v1/stream/tea", "/v1/stream/chat-rooms/general", "/-/health",
+}  # fmt: skip
+PLACES = sorted(ASIDE.union(*LIES_IN.values()))
+
+
+@dataclass(frozen=True)
+class Route:
+    """A request, and what it needs: an operation somewhere, anybody (""), or nothing (None)."""
+
+    method: str
+    path: str
+    operation: str | None
+    where: str = ""
+    body: bytes | None = None
+    content_type: str = "text/plain"
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    def trials(self) -> Iterator[tuple[str, str]]:
+        """The right operation anywhere, and every one in the right places: not wrong twice."""
+        for operation in OPERATIONS:
+            for place in PLACES:
+                if operation == self.operation or place in LIES_IN.get(self.where, {"/"}):
+                    yield operation, place
+
+    def expected(self, operation: str, place: str) -> int | None:
+        """The status that a token of this one grant is refused with, if it is."""
+        if not self.operation:
+            return None
+        good = operation == self.operation and place in LIES_IN[self.where]
+        return None if good else FORBIDDEN
+
+
+def routes() -> Iterator[Route]:
+    for path in (ROOM, TEAM):
+        for method, operation in (
+            ("GET", "read"), ("HEAD", "read"), ("POST", "append"), ("PUT", "create"),
+            ("DELETE", "delete"),
+        ):  # fmt: skip
+            yield Route(method, path, operation, path, b"x" if method == "POST" else None)
+        yield Route("GET", f"{path}?offset=-1&live=long-poll", "read", path)
+    for method in ("GET", "HEAD"):
+        for below in ("/snapshot", f"/snapshot/{OFFSET}", "/bootstrap"):
+            yield Route(method, ROOM + below, "read", ROOM)
+        yield Route(method, "/chat-rooms", "read", "/chat-rooms")
+        yield Route(method, "/chat-rooms/streams", "read", "all of /chat-rooms")
+        yield Route(method, "/chat-rooms/streams?prefix=gen", "read", "all of /chat-rooms/gen")
+        yield Route(method, "/-/metrics", "admin", "/-/metrics")
+        yield Route(method, "/-/buckets", "")
+        yield Route(method, "/-/paths", "")
+        yield Route(method, "/-/about?bucket=chat-rooms&stream=general", "read", ROOM)
+        yield Route(method, "/-/about?path=team/a", "read", TEAM)
+        yield Route(method, "/-/health", None)
+        yield Route(method, "/-/ready", None)
+        yield Route(method, "/-/ui/", None)
+        yield Route(method, "/-/nothing", None)
+        yield Route(method, "/v1/nothing", None)
+    yield Route("PUT", f"{ROOM}/snapshot/{OFFSET}", "snapshot", ROOM, b"{}")
+    yield Route("DELETE", f"{ROOM}/snapshot/{OFFSET}", "snapshot", ROOM)
+    yield Route("PUT", "/chat-rooms", "create", "/chat-rooms")
+    yield Route("DELETE", "/chat-rooms", "delete", "/chat-rooms")
+    yield Route("POST", "/-/backup", "admin", "/-/backup", b"")
+    yield Route("POST", "/-/offsets", "", "", b'{"places": []}', "application/json")
+    yield Route("POST", "/-/rows", "", "", b'{"ranges": []}', "application/json")
+    for path in (ROOM, TEAM, "/chat-rooms", "/chat-rooms/streams", "/-/metrics", "/-/backup"):
+        yield Route("OPTIONS", path, None)
+        yield Route("PATCH", path, None)
+    yield Route("PUT", "/chat-rooms/streams", None)
+    yield Route("GET", "/-/backup", None)
+    yield Route("POST", "/-/metrics", None, "", b"")
+
+
+ROUTES = list(routes())
+KINDS: dict[str, Callable[..., BaseServerProcess]] = {
+    "wire": lambda path, *args: ServerProcess(path, "--engine", "memory", *args),
+    "asgi": lambda path, *args: AsgiServerProcess(path, "--engine", "memory", *args),
+}
+
+
+class Guarded:
+    """A server with access control, and tokens for it."""
+
+    def __init__(self, server: BaseServerProcess, tokens: dict[str, str]) -> None:
+        self.api = Api(server)
+        self.tokens = tokens
+        self.base = server.base_path
+
+    def ask(self, route: Route, token: str | None) -> Response:
+        headers = {"Content-Type": route.content_type} if route.body is not None else {}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        return self.api.request(route.method, self.base + route.path, headers, route.body)
+
+    def refused(self, route: Route, token: str | None) -> int | None:
+        """401 or 403, if that is what came of it."""
+        response = self.ask(route, token)
+        assert response.status < 500 or response.status == 501, (str(route), response)
+        if response.status == NOBODY:
+            assert response.headers["www-authenticate"].startswith('Bearer realm="tailrace"')
+        return response.status if response.status in (NOBODY, FORBIDDEN) else None
+
+    def set_up(self) -> None:
+        """Something to ask for: a stream on either surface."""
+        all_ = self.tokens["*:/"]
+        for path in ("/chat-rooms", ROOM, TEAM):
+            route = Route("PUT", path, "create", body=None if path == "/chat-rooms" else b"")
+            assert self.ask(route, all_).status in (200, 201, 409)
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def guarded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("routes")
+    toml = AccessToml(folder / "access.toml")
+    tokens = {"*:/": toml.token("*:/"), "nothing": toml.token()}
+    for operation in OPERATIONS:
+        for place in PLACES:
+            tokens[f"{operation}:{place}"] = toml.token(f"{operation}:{place}")
+    options = ("--access", str(toml.path), "--long-poll-s", "0.05")
+    with KINDS[request.param](folder / "data", *options) as server:
+        made = Guarded(server, tokens)
+        yield made
+        made.api.close()
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=str)
+def test_a_single_grant_opens_what_it_names_and_nothing_else(
+    guarded: Guarded, route: Route
+) -> None:
+    guarded.set_up()
+    wrong = {}
+    for operation, place in route.trials():
+        came = guarded.refused(route, guarded.tokens[f"{operation}:{place}"])
+        if came != route.expected(operation, place):
+            wrong[f"{operation}:{place}"] = came
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=str)
+def test_without_good_credentials_only_what_is_open_is_open(guarded: Guarded, route: Route) -> None:
+    guarded.set_up()
+    is_open = route.operation is None
+    good = guarded.tokens["*:/"]
+    assert guarded.refused(route, None) == (None if is_open else NOBODY)
+    for bad in ("x", good[:-1], "trt_aaaa_bbbb", "a" * 9000, "eyJhbGciOiJub25lIn0.e30."):
+        assert guarded.refused(route, bad) == (None if is_open else NOBODY)
+    expected = FORBIDDEN if route.operation else None
+    assert guarded.refused(route, guarded.tokens["nothing"]) == expected
+    assert guarded.refused(route, good) is None
+
+
+def seen(response: Response) -> tuple[object, ...]:
+    headers = [item for item in response.headers if item[0] != "date"]
+    return response.status, headers, response.body
+
+
+@pytest.mark.parametrize(
+    "route", [route for route in ROUTES if route.where.startswith("/")], ids=str
+)
+def test_what_is_refused_looks_the_same_whether_it_exists_or_not(
+    guarded: Guarded, route: Route
+) -> None:
+    """§10.2: byte for byte, to somebody who may do nothing, or something elsewhere."""
+    all_ = guarded.tokens["*:/"]
+    tokens = [None, guarded.tokens["nothing"], guarded.tokens["read:/chat-rooms2"]]
+    guarded.set_up()
+    there = [seen(guarded.ask(route, token)) for token in tokens]
+    for path in (ROOM, TEAM, "/chat-rooms"):
+        assert guarded.ask(Route("DELETE", path, "delete"), all_).status in (204, 404)
+    gone = [seen(guarded.ask(route, token)) for token in tokens]
+    assert there == gone
+    assert [status for status, *_ in gone] == [NOBODY, FORBIDDEN, FORBIDDEN]
+
+
+def test_streams_that_are_named_in_a_body_are_each_checked(guarded: Guarded) -> None:
+    guarded.set_up()
+    places = b'{"places": [%b, %b]}' % (
+        b'{"bucket": "chat-rooms", "stream": "general", "message": 0}',
+        b'{"path": "team/a", "message": 0}',
+    )
+    route = Route("POST", "/-/offsets", "", "", places, "application/json")
+
+    def codes(token: str) -> bytes:
+        response = guarded.ask(route, guarded.tokens[token])
+        assert response.status == 200
+        return response.body
+
+    both, neither = codes("*:/"), codes("append:/")
+    assert both.count(b"forbidden") == 0 and both.count(b'"offset"') == 2, both
+    assert neither.count(b"forbidden") == 2 and neither.count(b'"offset"') == 0, neither
+    assert codes(f"read:{ROOM}").count(b"forbidden") == 1
+
+
+def test_rows_have_only_what_may_be_read(guarded: Guarded) -> None:
+    guarded.set_up()
+    secret = b"words that not everybody may read"
+    all_ = guarded.tokens["*:/"]
+    assert guarded.ask(Route("POST", ROOM, "", body=secret), all_).status in (200, 204)
+    ranges = b'{"ranges": [{"bucket": "chat-rooms", "stream": "general", "start": "-1"}]}'
+    route = Route("POST", "/-/rows", "", "", ranges, "application/json")
+    for name, is_there in (
+        (f"read:{ROOM}", True),
+        ("read:/chat-rooms2", False),
+        ("nothing", False),
+    ):
+        response = guarded.ask(route, guarded.tokens[name])
+        assert response.status == 200, (name, response.body)
+        assert (secret in response.body) == is_there, name
+
+
+def test_nobody_learns_of_names_that_they_may_not_read(guarded: Guarded) -> None:
+    guarded.set_up()
+    for path in ("/-/paths", "/-/paths?limit=1", "/-/buckets", "/-/buckets?limit=1"):
+        for name, token in guarded.tokens.items():
+            response = guarded.ask(Route("GET", path, ""), token)
+            operation, _, place = name.partition(":")
+            if operation != "read":
+                if operation != "*":
+                    assert b"team" not in response.body and b"chat" not in response.body, name
+            elif path.startswith("/-/paths"):
+                assert (b"team/a" in response.body) == (place in LIES_IN[TEAM]), (name, path)
+            elif not place.startswith("/chat-rooms/"):
+                is_seen = place in LIES_IN["/chat-rooms"]
+                assert (b'"chat-rooms"' in response.body) == is_seen, (name, path)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_a_token_in_the_url_changes_nothing(guarded: Guarded, method: str) -> None:
+    guarded.set_up()
+    token = guarded.tokens["*:/"]
+    for path in (ROOM, TEAM, "/chat-rooms", f"{ROOM}/snapshot/{OFFSET}"):
+        response = guarded.ask(Route(method, f"{path}?access_token={token}", ""), None)
+        assert response.status in (NOBODY, 405), path
+    read = guarded.ask(Route("GET", f"{ROOM}?access_token={token}", ""), None)
+    assert read.status == 200
+    metrics = guarded.ask(Route("GET", f"/-/metrics?access_token={token}", ""), None)
+    assert metrics.status == FORBIDDEN
+
+
+def test_credentials_in_two_places_are_a_bad_request(guarded: Guarded) -> None:
+    token = guarded.tokens["*:/"]
+    response = guarded.ask(Route("GET", f"{ROOM}?access_token={token}", ""), token)
+    assert response.status == 400
+    assert b"credentials-repeated" in response.body
+    headers = [("Authorization", f"Bearer {token}")] * 2
+    with guarded.api.connect() as connection:
+        assert connection.request("GET", guarded.base + ROOM, headers).status == 400
+
+
+def test_nothing_of_an_answer_is_for_caches_that_people_share(guarded: Guarded) -> None:
+    guarded.set_up()
+    token = guarded.tokens["*:/"]
+    assert guarded.ask(Route("POST", ROOM, "", body=b"x"), token).status in (200, 204)
+    for path in (
+        f"{ROOM}?offset=-1",
+        f"{ROOM}?offset=-1&live=long-poll",
+        f"{ROOM}?offset=-1&access_token={token}",
+        "/chat-rooms",
+        "/chat-rooms/streams",
+        f"{ROOM}/bootstrap",
+    ):
+        given = None if "access_token" in path else token
+        response = guarded.ask(Route("GET", path, ""), given)
+        assert response.status == 200, path
+        control = response.headers["cache-control"]
+        assert "public" not in control
+        assert "private" in control or "no-" in control, path
+
+
+def test_an_appender_may_close_and_a_reader_may_not(guarded: Guarded) -> None:
+    guarded.set_up()
+    path = guarded.base + ROOM
+    for name, status in ((f"read:{ROOM}", FORBIDDEN), (f"append:{ROOM}", 204)):
+        headers = {"Authorization": f"Bearer {guarded.tokens[name]}", "Stream-Closed": "true"}
+        assert guarded.api.request("POST", path, headers, b"").status == status
+    assert guarded.ask(Route("DELETE", ROOM, ""), guarded.tokens["*:/"]).status == 204
+
+
+def test_no_other_spelling_leads_around_a_grant(guarded: Guarded) -> None:
+    guarded.set_up()
+    token = guarded.tokens["read:/chat-rooms2"]
+    for path in (
+        "/chat-rooms%2Fgeneral", "/chat-rooms2/../chat-rooms/general", "//chat-rooms",
+        "/chat-rooms2%2F..%2Fchat-rooms", "//chat-rooms/general", "/chat-rooms/./general",
+        "/chat-rooms2/%2e%2e/chat-rooms/general",
+        "/%63hat-rooms/general", "/chat-rooms/gen%65ral", "/v1/stream/team%2Fa",
+        "/v1/stream/%74eam/a", "/%2D/metrics", "/-%2Fmetrics", "/-/metrics/",
+        "/-/./metrics", "/-//metrics",
+    ):  # fmt: skip
+        response = guarded.ask(Route("GET", path, ""), token)
+        assert response.status in (400, 403, 404), path

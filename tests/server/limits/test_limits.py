@@ -1,0 +1,269 @@
+"""`Limits` itself, by a clock that stands still: who is refused what, and what a reload changes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tailrace.protocol.bucket import BucketState, Growth
+from tailrace.protocol.errors import Refusal
+from tailrace.server.errors import (
+    AppendRateExceeded,
+    BucketBytesExceeded,
+    BucketRateExceeded,
+    BucketStreamsExceeded,
+    ClientWaitersExceeded,
+    RequestRateExceeded,
+    TooManyWaiters,
+)
+from tailrace.server.forwarded import TrustedProxies
+from tailrace.server.limits import Limits, LimitsFileInvalid
+from tailrace.server.limits.file import NO_LIMITS, load_rules
+from tailrace.server.limits.known import KNOWN_MAX, Known
+from tailrace.server.problem import problem
+from tailrace.server.settings import Settings
+
+S = 1_000_000_000
+
+Make = Callable[..., Limits]
+
+
+class Clock:
+    now = 10**15
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def make(tmp_path: Path, clock: Clock) -> Make:
+    def made(text: str, waiters: int = 100, connections: int = 100, proxies: str = "") -> Limits:
+        path = tmp_path / "limits.toml"
+        path.write_text(text)
+        return Limits(
+            load_rules(path),
+            waiters_max=waiters,
+            connections_max=connections,
+            proxies=TrustedProxies.parse(proxies),
+            path=path,
+            clock=clock,
+        )
+
+    return made
+
+
+def refused(call: Callable[..., None], *args: object) -> Refusal | None:
+    try:
+        call(*args)
+    except Refusal as refusal:
+        return refusal
+    return None
+
+
+def test_requests_and_bytes_are_limited_apart(make: Make, clock: Clock) -> None:
+    limits = make("[client]\nrequests_per_s = 1\nrequests_burst = 2\nappend_bytes_per_s = 10")
+    limits.request("token:a")
+    limits.appended("token:a", 10)
+    limits.request("token:a")
+    with pytest.raises(RequestRateExceeded) as requests:
+        limits.request("token:a")
+    with pytest.raises(AppendRateExceeded) as size:
+        limits.appended("token:a", 10)
+    assert (requests.value.retry_after_s, size.value.retry_after_s) == (1, 1)
+    assert {requests.value.code, size.value.code} == {
+        "request-rate-exceeded", "append-rate-exceeded",
+    }  # fmt: skip
+    clock.now += S
+    limits.request("token:a")
+    limits.appended("token:a", 10)
+
+
+def test_clients_do_not_disturb_each_other(make: Make) -> None:
+    limits = make("[client]\nrequests_per_s = 1")
+    for client in ("token:a", "token:b", "jwt:a", "203.0.113.1", "203.0.113.2", "2001:db8::1"):
+        limits.request(client)
+        assert refused(limits.request, client) is not None
+    # The same /64, and the same address in another spelling.
+    assert refused(limits.request, "2001:db8::2") is not None
+    assert refused(limits.request, "2001:db8::/64") is not None
+    assert refused(limits.request, "::ffff:203.0.113.1") is not None
+
+
+def test_an_append_larger_than_the_burst_passes_and_is_waited_for(make: Make, clock: Clock) -> None:
+    limits = make("[client]\nappend_bytes_per_s = 10\nappend_bytes_burst = 20")
+    limits.appended("token:a", 100)
+    with pytest.raises(AppendRateExceeded) as caught:
+        limits.appended("token:a", 100)
+    assert caught.value.retry_after_s == 10
+    with pytest.raises(AppendRateExceeded) as caught:
+        limits.check_append("token:a", 1)
+    assert caught.value.retry_after_s == 9
+    clock.now += 10 * S
+    for _ in range(9):
+        limits.check_append("token:a", 100)
+    limits.appended("token:a", 100)
+    limits.appended("token:a", 0)
+
+
+def test_the_header_says_when_it_will_pass(make: Make) -> None:
+    limits = make("[client]\nrequests_per_s = 0.1")
+    limits.request("token:a")
+    refusal = refused(limits.request, "token:a")
+    assert refusal is not None
+    answer = problem(refusal)
+    assert answer.status == 429
+    assert (b"Retry-After", b"10") in answer.headers
+
+
+def test_memory_is_bounded_whoever_comes(make: Make) -> None:
+    limits = make("[client]\nrequests_per_s = 1")
+    assert limits._clients._count_max == KNOWN_MAX == 65_536
+    limits._clients = Known(1000)
+    for number in range(3000):
+        limits.request(f"2001:db8:0:{number:x}::1")
+    assert len(limits._clients) == 1000
+    # Those that were seen last are still known.
+    assert refused(limits.request, f"2001:db8:0:{2999:x}::2") is not None
+
+
+def test_a_client_has_as_many_waiters_as_the_file_says(make: Make) -> None:
+    limits = make("[client]\nwaiters_max = 2\n[[exception]]\nmatch = 'token:b*'")
+    limits.join("token:a")
+    limits.join("token:a")
+    with pytest.raises(ClientWaitersExceeded) as caught:
+        limits.join("token:a")
+    assert (caught.value.status, caught.value.retry_after_s) == (429, 1)
+    for _ in range(10):
+        limits.join("token:bb")
+    limits.leave("token:a")
+    limits.join("token:a")
+
+
+def test_one_client_never_takes_all_waiters(make: Make) -> None:
+    limits = make("", waiters=90)
+    for _ in range(80):
+        limits.join("203.0.113.1")
+    with pytest.raises(TooManyWaiters) as caught:
+        limits.join("203.0.113.1")
+    assert (b"Retry-After", b"1") in problem(caught.value).headers
+    limits.join("203.0.113.2")
+
+
+def test_connections_are_shared_by_address_and_proxies_are_exempt(make: Make) -> None:
+    limits = make(
+        "[[exception]]\nmatch = '203.0.113.9'\nconnections_max = 1",
+        connections=18,
+        proxies="192.0.2.1",
+    )
+    assert [limits.connect("203.0.113.9") for _ in range(2)] == [True, False]
+    limits.disconnect("203.0.113.9")
+    assert [limits.connect("203.0.113.1") for _ in range(17)] == [True] * 16 + [False]
+    assert [limits.connect("192.0.2.1") for _ in range(3)] == [True, True, False]
+    limits.disconnect("192.0.2.1")
+    assert limits.connect("::ffff:192.0.2.1")
+    limits.disconnect("203.0.113.1")
+    assert limits.connect("2001:db8::1")
+    assert not limits.connect("2001:db8::2")
+
+
+def test_a_reload_takes_new_rules_and_keeps_places(make: Make, tmp_path: Path) -> None:
+    limits = make("[client]\nrequests_per_s = 1\nwaiters_max = 1")
+    limits.request("token:a")
+    limits.join("token:a")
+    path = tmp_path / "limits.toml"
+    path.write_text("[client]\nrequests_per_s = 1\nrequests_burst = 3\nwaiters_max = 2")
+    limits.reload()
+    for _ in range(3):
+        limits.request("token:a")
+    assert refused(limits.request, "token:a") is not None
+    limits.join("token:a")
+    assert refused(limits.join, "token:a") is not None
+
+
+def test_a_mistake_changes_nothing(make: Make, tmp_path: Path) -> None:
+    limits = make("[client]\nrequests_per_s = 1\n[[bucket]]\nmatch = '*'\nstreams_max = 0")
+    limits.request("token:a")
+    (tmp_path / "limits.toml").write_text("[client]\nrequests_per_s = 9\nfoo = 1")
+    with pytest.raises(LimitsFileInvalid, match="foo"):
+        limits.reload()
+    assert refused(limits.request, "token:a") is not None
+    assert refused(limits.quotas.check, b"chat", BucketState(1), Growth(1)) is not None
+
+
+def test_without_a_file_nothing_is_limited_and_a_reload_does_nothing() -> None:
+    limits = Limits.load(None, Settings(waiters_max=3, trusted_proxies="192.0.2.0/24"))
+    limits.reload()
+    for _ in range(1000):
+        limits.request("token:a")
+        limits.appended("token:a", 1 << 40)
+    assert not limits.quotas
+    assert "192.0.2.9" in limits.proxies
+    assert limits.waiters.places == 3
+
+
+QUOTAS = """
+[[bucket]]
+match = "chat-*"
+bytes_max = 100
+streams_max = 2
+messages_per_s = 1
+messages_burst = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "growth", "code"),
+    [
+        (BucketState(1, 1, 90), Growth(0, 10), None),
+        (BucketState(1, 1, 90), Growth(0, 11), "bucket-bytes-exceeded"),
+        (BucketState(1, 1, 90), Growth(1, 10), None),
+        (BucketState(1, 2, 0), Growth(1, 0), "bucket-streams-exceeded"),
+        (BucketState(1, 2, 0), Growth(0, 1, 1), None),
+        # Over already, by an older rule: what adds nothing of its kind passes.
+        (BucketState(1, 1, 900), Growth(1, 0), None),
+        (BucketState(1, 9, 900), Growth(0, -1), None),
+    ],
+)
+def test_a_bucket_may_grow_as_far_as_its_quota(
+    make: Make, state: BucketState, growth: Growth, code: str | None
+) -> None:
+    refusal = refused(make(QUOTAS).quotas.check, b"chat-a", state, growth)
+    assert (None if refusal is None else refusal.code) == code
+    if refusal is not None:
+        assert refusal.status == 507
+    assert refused(make(QUOTAS).quotas.check, b"logs", state, growth) is None
+
+
+def test_messages_of_a_bucket_have_a_rate(make: Make, clock: Clock) -> None:
+    quotas = make(QUOTAS).quotas
+    state, one = BucketState(1), Growth(0, 1, 1)
+    for _ in range(3):
+        quotas.check(b"chat-a", state, one)
+    with pytest.raises(BucketRateExceeded) as caught:
+        quotas.check(b"chat-a", state, one)
+    assert (caught.value.status, caught.value.retry_after_s) == (429, 1)
+    quotas.check(b"chat-b", state, Growth(0, 9, 9))
+    with pytest.raises(BucketRateExceeded) as caught:
+        quotas.check(b"chat-b", state, one)
+    assert caught.value.retry_after_s == 7
+    clock.now += 7 * S
+    quotas.check(b"chat-b", state, one)
+
+
+def test_what_is_refused_for_its_size_costs_no_messages(make: Make) -> None:
+    quotas = make(QUOTAS).quotas
+    for _ in range(9):
+        with pytest.raises(BucketBytesExceeded):
+            quotas.check(b"chat-a", BucketState(1, 1, 100), Growth(0, 1, 1))
+        with pytest.raises(BucketStreamsExceeded):
+            quotas.check(b"chat-a", BucketState(1, 2, 0), Growth(1, 1, 1))
+    quotas.check(b"chat-a", BucketState(1, 1, 0), Growth(0, 3, 3))
+
+
+def test_no_rules_are_no_quotas() -> None:
+    assert not Limits(NO_LIMITS, waiters_max=1, connections_max=1).quotas

@@ -1,0 +1,95 @@
+"""Token buckets: never more than they say, and never shut for ever."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.server.limits.rate import Rate, retry_after_s
+
+S = 1_000_000_000
+
+PER_S = st.one_of(
+    st.integers(1, 10**9).map(float), st.sampled_from([0.001, 0.25, 0.5, 1.5, 3.3, 1e12])
+)
+BURSTS = st.one_of(st.integers(1, 20), st.integers(1, 10**8))
+GAPS = st.one_of(st.integers(0, 10), st.integers(0, 10 * S), st.integers(0, 10**7))
+TAKES = st.lists(st.tuples(GAPS, st.one_of(st.integers(1, 5), st.integers(1, 10**8))), max_size=60)
+
+
+@given(per_s=PER_S, burst=BURSTS, takes=TAKES)
+def test_in_no_time_does_more_pass_than_the_rate_and_one_burst(
+    per_s: float, burst: int, takes: list[tuple[int, int]]
+) -> None:
+    """
+    Rule 1, and rule 2 for what is larger than the burst.
+
+    Method: arbitrary takes at arbitrary moments; between any two of those that passed, the sum is
+    at most rate * time + burst, or + the largest take where one is larger than the burst.
+    """
+    rate = Rate.of(per_s, burst)
+    per_s = rate.milli_per_s / 1000
+    full_at, now = 0, 10**15
+    passed: list[tuple[int, int]] = []
+    for gap, count in takes:
+        now += gap
+        full_at, wait_ns = rate.take(full_at, count, now)
+        if not wait_ns:
+            passed.append((now, count))
+    for first in range(len(passed)):
+        total = 0
+        for at, count in passed[first:]:
+            total += count
+            elapsed_ns = at - passed[first][0]
+            largest = max(burst, *(item[1] for item in passed[first:]), 0)
+            # In whole numbers, exactly: a thousandth of a unit a second, a nanosecond.
+            assert total * 1000 * S <= elapsed_ns * rate.milli_per_s + largest * 1000 * S
+
+
+@given(per_s=PER_S, burst=BURSTS, takes=TAKES, count=st.integers(1, 10**9))
+def test_whoever_waits_as_long_as_it_is_told_passes(
+    per_s: float, burst: int, takes: list[tuple[int, int]], count: int
+) -> None:
+    """Rules 2 and 3: however much was taken before, and however large it is."""
+    rate = Rate.of(per_s, burst)
+    full_at, now = 0, 10**15
+    for gap, taken in takes:
+        now += gap
+        full_at, _ = rate.take(full_at, taken, now)
+    _, wait_ns = rate.take(full_at, count, now)
+    assert rate.take(full_at, count, now + wait_ns)[1] == 0
+    assert rate.take(full_at, count, now + retry_after_s(wait_ns) * S)[1] == 0
+
+
+@given(per_s=PER_S, burst=BURSTS, takes=TAKES, count=st.integers(1, 10**9))
+def test_a_refusal_takes_nothing(
+    per_s: float, burst: int, takes: list[tuple[int, int]], count: int
+) -> None:
+    """Whoever asks too often waits no longer for that."""
+    rate = Rate.of(per_s, burst)
+    full_at, now = 0, 10**15
+    for gap, taken in takes:
+        now += gap
+        full_at, _ = rate.take(full_at, taken, now)
+    after, wait_ns = rate.take(full_at, count, now)
+    assert wait_ns == 0 or after == full_at
+
+
+def test_a_burst_passes_at_once_and_then_one_after_the_other() -> None:
+    rate = Rate.of(2, 3)
+    full_at, waits = 0, []
+    for now in [0, 0, 0, 0, S // 2 - 1, S // 2, S // 2, S]:
+        full_at, wait_ns = rate.take(full_at, 1, now)
+        waits.append(wait_ns)
+    assert waits == [0, 0, 0, S // 2, 1, 0, S // 2, 0]
+
+
+def test_what_is_larger_than_the_burst_passes_and_is_waited_for() -> None:
+    """100 at a rate of 10 and a burst of 20: a debt of 80, so 8 s, and 0.1 s for the next one."""
+    rate = Rate.of(10, 20)
+    full_at, wait_ns = rate.take(0, 100, 5 * S)
+    assert wait_ns == 0
+    assert rate.take(full_at, 1, 5 * S) == (full_at, 8_100_000_000)
+    assert rate.take(full_at, 100, 5 * S) == (full_at, 10 * S)
+
+
+def test_retry_after_is_a_whole_second_at_least() -> None:
+    assert [retry_after_s(ns) for ns in (1, S - 1, S, S + 1, 90 * S)] == [1, 1, 1, 2, 90]

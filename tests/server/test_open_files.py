@@ -1,0 +1,38 @@
+"""A server that may have 10,000 connections may open as many files, whatever its shell allows."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+from tests.support.server import ServerProcess
+
+
+class FrugalServerProcess(ServerProcess):
+    """Started by a shell with small limits."""
+
+    def __init__(self, data_dir: Path, limits: str, *args: str) -> None:
+        super().__init__(data_dir, *args)
+        self._limits = limits
+
+    def _command(self, port: int) -> list[str]:
+        return ["sh", "-c", f'{self._limits}; exec "$@"', "sh", *super()._command(port)]
+
+
+def soft_limit(server: ServerProcess) -> int:
+    return resource.prlimit(server.pid, resource.RLIMIT_NOFILE)[0]
+
+
+def test_the_soft_limit_is_raised(tmp_path: Path) -> None:
+    options = ("--engine", "memory", "--connections-max", "1500")
+    with FrugalServerProcess(tmp_path, "ulimit -Sn 512", *options) as server:
+        assert soft_limit(server) >= 2500
+        assert not [event for event in server.events() if event["level"] == "warning"]
+
+
+def test_where_it_cannot_be_the_log_says_so(tmp_path: Path) -> None:
+    options = ("--engine", "memory", "--connections-max", "5000")
+    with FrugalServerProcess(tmp_path, "ulimit -n 900", *options) as server:
+        assert soft_limit(server) == 900
+        (warning,) = [event for event in server.events() if event["level"] == "warning"]
+        assert warning["open_files_max"] == 900

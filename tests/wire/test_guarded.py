@@ -1,0 +1,79 @@
+"""With access control on: nobody sends what they may not, not even into memory (§10.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.access.making import AccessToml
+from tests.support.http import Connection
+from tests.support.server import ServerProcess
+
+LARGE = 50_000_000
+
+
+@pytest.fixture(scope="module")
+def access(tmp_path_factory: pytest.TempPathFactory) -> AccessToml:
+    return AccessToml(tmp_path_factory.mktemp("guarded") / "access.toml")
+
+
+@pytest.fixture(scope="module")
+def reader(access: AccessToml) -> str:
+    """A token that may read everything, and nothing else."""
+    return access.token("read:/")
+
+
+@pytest.fixture(scope="module")
+def server(access: AccessToml, reader: str) -> Iterator[ServerProcess]:
+    with ServerProcess(access.path.parent / "data", "--access", str(access.path)) as started:
+        yield started
+
+
+@pytest.mark.parametrize(("who", "status"), [("nobody", 401), ("a guess", 401), ("reader", 403)])
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"Content-Length: {LARGE}\r\n",
+        "Content-Length: 5\r\nExpect: 100-continue\r\n",
+        "Transfer-Encoding: chunked\r\n",
+    ],
+)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "POST /v1/stream/x",
+        "PUT /v1/stream/x",
+        "POST /guarded/x",
+        "PUT /guarded/x",
+        f"PUT /guarded/x/snapshot/{0:016}_{0:016}",
+        "POST /-/backup",
+    ],
+)
+def test_a_body_is_refused_before_it_is_sent(
+    server: ServerProcess, reader: str, line: str, body: str, who: str, status: int
+) -> None:
+    """Nothing of it is sent here, and the answer comes all the same, and is the only one."""
+    token = {"nobody": "", "a guess": "guess", "reader": reader}[who]
+    credentials = f"Authorization: Bearer {token}\r\n" if token else ""
+    with Connection.to(server.url) as connection:
+        connection.send(f"{line} HTTP/1.1\r\nHost: x\r\n{credentials}{body}\r\n".encode())
+        answer = connection.read_response()
+        assert answer.status == status
+        assert (answer.headers.get("www-authenticate") is not None) == (status == 401)
+        assert connection.closed_by_peer()
+
+
+def test_nothing_is_left_of_them(server: ServerProcess) -> None:
+    spooled: list[Path] = list((server.data_dir / "snapshots").glob("*"))
+    assert not spooled
+
+
+def test_what_is_granted_is_served_on(server: ServerProcess, reader: str) -> None:
+    with Connection.to(server.url) as connection:
+        for _ in range(3):
+            answer = connection.request(
+                "GET", "/v1/stream/x", {"Authorization": f"Bearer {reader}"}
+            )
+            assert answer.status == 404
