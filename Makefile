@@ -21,6 +21,8 @@ CODE := $(wildcard src tests benchmarks tools examples)
 PARALLEL := -v --durations=15 -n 2 --dist loadfile
 ALONE := -v --durations=10
 OR_NONE := || test $$? -eq 5
+# Programs of the system: installed by apt-get where that can be, else what needs them is skipped.
+DEBIAN := $(BIN)/python -m tools.debian
 
 .DEFAULT_GOAL := help
 .PHONY: help install serve test test-cluster lint format docs bench lock clean
@@ -34,10 +36,11 @@ serve: $(VENV)/.run-stamp ## Run the server on ./data (more options: make serve 
 	$(BIN)/tailrace serve --data-dir ./data $(ARGS)
 
 test: $(VENV)/.dev-stamp tests/conformance/node_modules/.stamp tests/reference/node_modules/.stamp ## Run all tests (some: make test PYTEST_ARGS="-k name")
+	@$(DEBIAN) chromium nginx wrk
 	$(BIN)/python -m pytest $(PARALLEL) --ignore=tests/spark/cluster --ignore=tests/conformance $(PYTEST_ARGS) $(OR_NONE)
 	$(BIN)/python -m pytest $(ALONE) tests/conformance $(PYTEST_ARGS) $(OR_NONE)
 
-test-cluster: $(VENV)/.dev-stamp ## Run the tests that need a Spark cluster, of several processes on this machine
+test-cluster: $(VENV)/.dev-stamp ## Run the tests that start Spark drivers and clusters of their own, on this machine
 	$(BIN)/python -m pytest $(ALONE) tests/spark/cluster $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev-stamp ## Check style, types and the layers of the source tree
@@ -55,6 +58,7 @@ docs: $(VENV)/.dev-stamp ## Write docs/api.md and the table of docs/spark.md ane
 	$(BIN)/python -m tools.options_table
 
 bench: $(VENV)/.dev-stamp benchmarks/reference/node_modules/.stamp ## Run the benchmarks (options: make bench ARGS="...")
+	@$(DEBIAN) nginx wrk
 	$(BIN)/python -m benchmarks $(ARGS)
 
 # The new run lock bounds the dev lock: tests see the same versions as users do.

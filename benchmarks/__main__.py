@@ -97,7 +97,7 @@ def _measure(
         for peer in asked:
             place = f"{work.name}, {peer}, round {number + 1}"
             try:
-                with peers.running(peer, directory) as server:
+                with peers.running(peer, directory, work.options) as server:
                     outcome = work.run(server, sizes, _speaker(place))
             except (BenchmarkError, OSError, ValueError, subprocess.SubprocessError) as error:
                 wrong.append(f"{place}: {error}")

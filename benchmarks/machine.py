@@ -58,10 +58,11 @@ def resident_megabytes(pid: int) -> float:
     return round(total, 1)
 
 
-def allow_many_files() -> None:
-    """Raise the limit of open files as far as the system lets us."""
+def allow_many_files() -> int:
+    """Raise the limit of open files as far as the system lets us, and tell it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
 
 
 def _first_value(file: str, key: str) -> str:

@@ -52,6 +52,13 @@ class Sizes:
     fold_keys: int
     planned_streams: tuple[int, ...]
     freshness_rows: int
+    collapse_readers: int
+    collapse_messages: int
+    collapse_quiet_seconds: int
+    hostile_seconds: int
+    hostile_idle: int
+    hostile_slow: int
+    hostile_deaf: int
 
 
 FULL = Sizes(
@@ -82,6 +89,13 @@ FULL = Sizes(
     fold_keys=100_000,
     planned_streams=(100, 10_000, 100_000),
     freshness_rows=120,
+    collapse_readers=1_000,
+    collapse_messages=20,
+    collapse_quiet_seconds=65,
+    hostile_seconds=10,
+    hostile_idle=10_000,
+    hostile_slow=500,
+    hostile_deaf=100,
 )
 
 QUICK = Sizes(
@@ -112,6 +126,13 @@ QUICK = Sizes(
     fold_keys=20_000,
     planned_streams=(100, 10_000),
     freshness_rows=40,
+    collapse_readers=1_000,
+    collapse_messages=10,
+    collapse_quiet_seconds=35,
+    hostile_seconds=6,
+    hostile_idle=10_000,
+    hostile_slow=500,
+    hostile_deaf=100,
 )
 
 SMOKE = Sizes(
@@ -142,6 +163,13 @@ SMOKE = Sizes(
     fold_keys=500,
     planned_streams=(10, 300),
     freshness_rows=5,
+    collapse_readers=100,
+    collapse_messages=3,
+    collapse_quiet_seconds=0,
+    hostile_seconds=1,
+    hostile_idle=300,
+    hostile_slow=30,
+    hostile_deaf=10,
 )
 
 
@@ -242,3 +270,5 @@ class Work:
     rows: tuple[Row, ...]
     peers: tuple[str, ...] = ALL_PEERS
     one_round: bool = False
+    options: tuple[str, ...] = ()
+    """Further options for `tailrace serve`."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,14 +28,14 @@ STOP_SECONDS = 60.0
 POLL_SECONDS = 0.002
 
 
-def command(peer: str, data_dir: Path) -> list[str]:
-    """The command line that starts a peer."""
+def command(peer: str, data_dir: Path, options: Sequence[str] = ()) -> list[str]:
+    """The command line that starts a peer; the options are for ours alone."""
     if peer == REFERENCE_FILE:
         return node.reference_command(data_dir)
     if peer == REFERENCE_MEMORY:
         return node.reference_command(None)
     ours = [sys.executable, "-m", "tailrace", "serve", "--host", "127.0.0.1", "--port", "0"]
-    ours += ["--log-format", "json"]
+    ours += ["--log-format", "json", *options]
     if peer == OURS:
         return [*ours, "--data-dir", str(data_dir)]
     if peer == OURS_MEMORY:
@@ -44,11 +44,11 @@ def command(peer: str, data_dir: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def running(peer: str, directory: Path) -> Iterator[RunningServer]:
+def running(peer: str, directory: Path, options: Sequence[str] = ()) -> Iterator[RunningServer]:
     """A fresh server with an empty data directory, both gone afterwards."""
     place = Path(tempfile.mkdtemp(prefix="tailrace-bench-", dir=directory))
     try:
-        server = RunningServer(peer, place)
+        server = RunningServer(peer, place, options)
         try:
             yield server
         finally:
@@ -60,11 +60,11 @@ def running(peer: str, directory: Path) -> Iterator[RunningServer]:
 class RunningServer:
     """One server process, its data directory and the log it writes."""
 
-    def __init__(self, peer: str, place: Path) -> None:
+    def __init__(self, peer: str, place: Path, options: Sequence[str] = ()) -> None:
         self._log = place / "log"
         self._data_dir = place / "data"
         self._data_dir.mkdir()
-        self._command = command(peer, self._data_dir)
+        self._command = command(peer, self._data_dir, options)
         self._start()
 
     @property

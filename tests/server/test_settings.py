@@ -37,7 +37,7 @@ def test_every_setting_can_be_a_variable(item: Any) -> None:
         ("port", "x"), ("port", "-1"), ("port", "65536"), ("port", "1.5"), ("port", True),
         ("engine", "files"), ("ttl", ""), ("chunk_bytes", "0"), ("body_bytes_max", "0"),
         ("long_poll_s", "nan"), ("long_poll_s", "inf"), ("sse_s", "0"), ("log_level", "loud"),
-        ("connections_max", "0"), ("drain_s", "-1"),
+        ("connections_max", "0"), ("drain_s", "-1"), ("insecure", "maybe"), ("traces", ""),
     ],
 )  # fmt: skip
 def test_a_value_that_a_setting_cannot_have_is_named(name: str, value: object) -> None:
@@ -45,6 +45,21 @@ def test_a_value_that_a_setting_cannot_have_is_named(name: str, value: object) -
         load_settings({name: value}, {})
     assert f"--{name.replace('_', '-')}" in str(caught.value)
     assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [(True, True), (False, False), ("true", True), ("NO", False), ("1", True), ("0", False)],
+)
+def test_what_is_on_or_off(tmp_path: Path, value: object, wanted: bool) -> None:
+    """A truth value of the flag or the file, or a word of a variable."""
+    assert load_settings({"insecure": value}, {}).insecure is wanted
+    if isinstance(value, bool):
+        file = tmp_path / "tailrace.toml"
+        file.write_text(f"insecure = {str(value).lower()}\n")
+        assert load_settings({"insecure": None}, {}, file).insecure is wanted
+    else:
+        assert load_settings({}, {"TAILRACE_INSECURE": str(value)}).insecure is wanted
 
 
 @pytest.mark.parametrize("text", ["nonsense = 1", "port =", "[table]\nport = 1"])

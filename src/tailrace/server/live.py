@@ -39,6 +39,8 @@ HEARTBEAT_S: Final = 15.0
 _RECYCLE_JITTER: Final = 0.1
 _LARGE_KEPT_S: Final = 5.0
 _JOINED_BYTES_MAX: Final = 32 << 10
+CATCH_UP_BYTES: Final = 128 << 10
+"""An event of what was missed has about this much, and a reader that never reads holds one."""
 _HEARTBEAT: Final = Frame(sse.HEARTBEAT)
 
 
@@ -153,7 +155,7 @@ class Live:
         large = self._large
         if large is not None and large[:2] == (state.id, start):
             return large[2], large[3]
-        piece = self.engine.read(stream, start, self.chunk_bytes)
+        piece = self.engine.read(stream, start, min(self.chunk_bytes, CATCH_UP_BYTES))
         text = is_text(state.content_type)
         frame = Frame(sse.data_event(piece.parts, json=state.json, text=text))
         if piece.end.byte - start.byte > self.chunk_bytes:

@@ -16,6 +16,8 @@ __all__ = ["WireServer"]
 _TICK_S: Final = 1.0
 _BACKLOG: Final = 4096
 HANDSHAKE_S: Final = 15.0
+# Ten thousand at once would hold everybody up for ten milliseconds.
+_CHECKED_A_TURN: Final = 256
 
 
 class WireServer:
@@ -100,7 +102,14 @@ class WireServer:
         self._ticker = self.loop.call_later(_TICK_S, self._tick)
         self.now = self.loop.time()
         tick()
-        for connection in list(self._connections):
+        self._check(list(self._connections))
+
+    def _check(self, connections: list[Connection]) -> None:
+        """Look after some connections, and after the rest in the next turns of the loop."""
+        for connection in connections[-_CHECKED_A_TURN:]:
             connection.check_deadlines(self.now)
             if self.draining:
                 connection.close_if_idle()
+        del connections[-_CHECKED_A_TURN:]
+        if connections:
+            self.loop.call_soon(self._check, connections)

@@ -1,0 +1,95 @@
+"""A wire between a proxy and the server that counts the requests on it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+READ_BYTES = 1 << 16
+HEADS_KEPT = 1000
+_LINE_END = b" HTTP/1.1\r\n"
+
+
+class Wire:
+    """Passes bytes on both ways; ``requests`` is how many were seen so far.
+
+    A proxy sends its next request on a connection only when it has the answer
+    to the one before, so that a request line is never in the middle of a body
+    here as long as bodies do not contain one. What is measured with it reads.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._origin = port
+        self.port = 0
+        self.requests = 0
+        self._heads: deque[bytes] = deque(maxlen=HEADS_KEPT)
+
+    def taken(self) -> list[str]:
+        """The heads of the latest requests, of those since this was called last."""
+        heads = [head.decode("latin-1") for head in self._heads]
+        self._heads.clear()
+        return heads
+
+    async def serve(self, ready: threading.Event, stop: asyncio.Event) -> None:
+        """Until ``stop`` is set."""
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, backlog=4096)
+        self.port = server.sockets[0].getsockname()[1]
+        ready.set()
+        await stop.wait()
+        server.close()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            onward = await asyncio.open_connection("127.0.0.1", self._origin)
+        except OSError:
+            writer.close()
+            return
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pass(reader, onward[1], counted=True))
+            group.create_task(self._pass(onward[0], writer, counted=False))
+
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counted: bool
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(READ_BYTES):
+                if counted:
+                    self._count(data)
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    def _count(self, data: bytes) -> None:
+        found = data.count(_LINE_END)
+        if found:
+            self.requests += found
+            self._heads.append(data.split(b"\r\n\r\n", 1)[0])
+
+
+@contextmanager
+def counting(port: int) -> Iterator[Wire]:
+    """A wire to a server on loopback, in a thread."""
+    wire = Wire(port)
+    ready = threading.Event()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(wire.serve(ready, stop))
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0.05))
+        loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    ready.wait(10)
+    try:
+        yield wire
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
