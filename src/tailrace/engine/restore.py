@@ -1,0 +1,218 @@
+"""
+A backup back into a data directory: all of it, exactly as it was sent, or nothing.
+
+Rule 1: nothing in a backup is believed before it is checked: what its manifest says is compared
+with each member's name, kind and size, and what its last member says with each member's bytes.
+
+Rule 2: names decide nothing. Only those that a data directory has are taken; there are no links,
+no directories, no members that the manifest does not name, and none twice.
+
+Rule 3: the directory appears, under its name, when everything is in it and safe on the disk.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from tailrace.engine.archive import (
+    DATA,
+    KIND,
+    MANIFEST,
+    MANIFEST_BYTES_MAX,
+    SUMS,
+    VERSION,
+    Manifest,
+    end,
+    padding,
+    sums_text,
+)
+
+__all__ = ["BackupInvalid", "DirectoryTaken", "restore"]
+
+_BLOCK: Final = tarfile.BLOCKSIZE
+_PIECE_BYTES: Final = 1 << 20
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}|snapshots/0[0-9]{19}", re.ASCII)
+_CURRENT: Final = "CURRENT"
+# Of a header: the one field that its checksum does not cover is the checksum.
+_CHECKSUM: Final = slice(148, 156)
+_CHECKSUM_FORM: Final = re.compile(rb"[0-7]{6}\0 ")
+
+
+class BackupInvalid(Exception):
+    """This is no backup, or not a whole one; the message says what is wrong with it."""
+
+
+class DirectoryTaken(Exception):
+    """The directory to restore into has something in it already."""
+
+
+def restore(
+    source: BinaryIO,
+    directory: Path,
+    storage_format: int,
+    started: Callable[[Manifest], Callable[[int], object]],
+) -> Manifest:
+    """
+    Check a backup and write it to a directory, which must be empty or not exist.
+
+    `storage_format` is the newest that can be served. `started` is told the manifest, and returns
+    what to call with each number of bytes that was written.
+
+    Raises:
+        BackupInvalid: Nothing was written.
+        DirectoryTaken: Likewise.
+        OSError: It cannot be read, or not be written.
+    """
+    if directory.exists() and any(directory.iterdir()):
+        raise DirectoryTaken
+    reader = _Reader(source)
+    manifest = reader.manifest()
+    _check_manifest(manifest, storage_format)
+    advance = started(manifest)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    # What is mounted there cannot be replaced, only filled.
+    inside = directory.exists() and directory.stat().st_dev != directory.parent.stat().st_dev
+    part = (directory if inside else directory.parent) / f".restore-{secrets.token_hex(4)}"
+    part.mkdir()
+    try:
+        for file in manifest.files:
+            reader.member(file.name, file.size, part / file.name, advance)
+        reader.finish()
+        _sync_all(part)
+        if inside:
+            _move_up(part, directory)
+        else:
+            part.rename(directory)
+        _sync(directory)
+        _sync(directory.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return manifest
+
+
+def _check_manifest(manifest: Manifest, storage_format: int) -> None:
+    if manifest.kind != KIND:
+        raise BackupInvalid("it is not a backup of tailrace")
+    if manifest.version != VERSION or manifest.storage_format > storage_format:
+        raise BackupInvalid(f"it was made by tailrace {manifest.tailrace}: restore it with that")
+    names = [file.name for file in manifest.files]
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise BackupInvalid(f"it has a file {name[:80]!r}, which no data directory has")
+    if len(set(names)) != len(names):
+        raise BackupInvalid("it has a file twice")
+    if _CURRENT not in names or any(file.size < 0 for file in manifest.files):
+        raise BackupInvalid("its manifest is not that of a data directory")
+
+
+class _Reader:
+    """A tar, of which every byte is read once, in order, and expected."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+        self._sums: list[tuple[str, str]] = []
+
+    def manifest(self) -> Manifest:
+        size = self._head(MANIFEST, None)
+        if size > MANIFEST_BYTES_MAX:
+            raise BackupInvalid("it is not a backup of tailrace")
+        content = self._take(size)
+        self._skip_padding(MANIFEST, size)
+        self._sums.append((MANIFEST, hashlib.sha256(content).hexdigest()))
+        try:
+            return msgspec.json.decode(content, type=Manifest)
+        except msgspec.MsgspecError as error:
+            raise BackupInvalid(f"its manifest cannot be read: {error}") from error
+
+    def member(self, name: str, size: int, path: Path, advance: Callable[[int], object]) -> None:
+        """Write the next member, which must be this one, to a file."""
+        self._head(DATA + name, size)
+        path.parent.mkdir(exist_ok=True)
+        check = hashlib.sha256()
+        with path.open("xb") as file:
+            left = size
+            while left:
+                piece = self._take(min(left, _PIECE_BYTES))
+                check.update(piece)
+                file.write(piece)
+                left -= len(piece)
+                advance(len(piece))
+        self._skip_padding(name, size)
+        self._sums.append((DATA + name, check.hexdigest()))
+
+    def finish(self) -> None:
+        """The checksums, and nothing after them."""
+        expected = sums_text(self._sums)
+        size = self._head(SUMS, None)
+        found = self._take(size) if size == len(expected) else b""
+        if found != expected:
+            raise BackupInvalid(f"{_first_wrong(found, expected)} is not what was sent")
+        self._skip_padding(SUMS, size)
+        if self._take(len(end())) != end() or self._source.read(1):
+            raise BackupInvalid("there is something after its end")
+
+    def _head(self, name: str, size: int | None) -> int:
+        """The header of the next member; its size."""
+        block = self._take(_BLOCK)
+        try:
+            found = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+            whole = _CHECKSUM_FORM.fullmatch(block[_CHECKSUM]) is not None
+        except (tarfile.HeaderError, UnicodeDecodeError):
+            whole = False
+        if not whole:
+            raise BackupInvalid(f"where {name} should begin, there is something else")
+        if found.name != name or not found.isreg() or size not in (None, found.size):
+            raise BackupInvalid(f"where {name} should be, there is {found.name[:80]!r}")
+        return found.size
+
+    def _skip_padding(self, name: str, size: int) -> None:
+        expected = padding(size)
+        if self._take(len(expected)) != expected:
+            raise BackupInvalid(f"there is something after the end of {name}")
+
+    def _take(self, size: int) -> bytes:
+        pieces = []
+        while size:
+            piece = self._source.read(size)
+            if not piece:
+                raise BackupInvalid("it was cut off")
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+
+def _first_wrong(found: bytes, expected: bytes) -> str:
+    lines = zip(found.splitlines(), expected.splitlines(), strict=False)
+    wrong = next((good for bad, good in lines if bad != good), b"  " + SUMS.encode())
+    return wrong.partition(b"  ")[2].decode()
+
+
+def _move_up(part: Path, directory: Path) -> None:
+    """Without CURRENT it is no database, so that comes last."""
+    for path in sorted(part.iterdir(), key=lambda path: path.name == _CURRENT):
+        if path.name == _CURRENT:
+            _sync(directory)
+        path.rename(directory / path.name)
+
+
+def _sync_all(root: Path) -> None:
+    """All files, and then the directories that name them."""
+    paths = list(root.rglob("*"))
+    for path in (*sorted(paths, key=Path.is_dir), root):
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,73 @@
+"""
+`tailrace compact`: all that is no longer needed goes, and its room is given back to the disk.
+
+A server does the same in the background, but a step at a time and only where it is worth it: a
+table, or a blob file, is written anew when enough of it is garbage. Here everything is.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from rocksdict import BottommostLevelCompaction, CompactOptions, Rdict
+
+from tailrace.engine.base import Garbage, Store
+from tailrace.engine.rocks.blobs import SNAPSHOTS
+
+__all__ = ["compact_families", "reclaim_all", "stored_bytes"]
+
+_GARBAGE_STEP: Final = 256
+_ALL_BLOBS: Final = {"blob_garbage_collection_age_cutoff": "1.0"}
+_WITH_BLOBS: Final = ("records", "snapshots")
+
+
+def reclaim_all(store: Store, advance: Callable[[int], object]) -> int:
+    """
+    Delete all garbage of a store that nobody else uses; how many bytes it had.
+
+    Raises:
+        OSError: A file cannot be removed.
+        Exception: The database cannot be written.
+    """
+    reclaimed = 0
+    while garbage := store.garbage(_GARBAGE_STEP):
+        transaction = store.begin()
+        for entry in garbage:
+            _reclaim(store, entry)
+            transaction.reclaim(entry)
+            reclaimed += entry.bytes
+            advance(entry.bytes)
+        store.write(transaction)
+        store.sync()
+    return reclaimed
+
+
+def _reclaim(store: Store, entry: Garbage) -> None:
+    if entry.file:
+        # Before the note of it goes: then a crash leaves no file that nobody knows of.
+        store.unlink(entry)
+
+
+def compact_families(families: dict[str, Rdict], done: Callable[[str], object]) -> None:
+    """
+    Write all tables and blob files anew; `done` is told of each family.
+
+    Raises:
+        Exception: One cannot be written.
+    """
+    options = CompactOptions()
+    # What lies lowest too, where most of it is.
+    options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+    for name, family in families.items():
+        family.flush(True)
+        if name in _WITH_BLOBS:
+            family.set_options(_ALL_BLOBS)
+        family.compact_range(None, None, options)
+        done(name)
+
+
+def stored_bytes(directory: Path) -> int:
+    """What the streams of a data directory take, in bytes; not RocksDB's notes to itself."""
+    kinds = ("*.sst", "*.blob", "*.log", "MANIFEST-*", f"{SNAPSHOTS}/*")
+    paths = (path for kind in kinds for path in directory.glob(kind))
+    return sum(path.stat().st_size for path in paths)

@@ -1,0 +1,293 @@
+"""
+What a database says, looked at as a whole: whether everything fits together.
+
+    states     each is what its records add up to (`folds`), and has its name and its snapshot
+    names      each is that of a state
+    records    all are of a stream, or garbage
+    buckets    each has as many streams, and bytes, as it says
+    expiry     each stream that ends is in it
+    garbage    none of it is in use
+    ids        all are below the next one
+
+Memory: eight bytes for each stream that ends or has a snapshot, and one entry for each bucket.
+"""
+
+import hashlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from rocksdict import Rdict, ReadOptions
+
+from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES
+from tailrace.engine.codec import decode_state, key_of_state
+from tailrace.engine.errors import StorageDamaged
+from tailrace.engine.rocks.blobs import SNAPSHOTS, Blobs
+from tailrace.engine.rocks.findings import Finding, Note, stream_name
+from tailrace.engine.rocks.folds import Misfit, fold
+from tailrace.engine.rocks.keys import ID, PAIR, items
+from tailrace.engine.rocks.transaction import NEXT_ID, decode_garbage
+from tailrace.engine.rocks.upgrade import UNCOUNTED
+from tailrace.protocol.bucket import stream_bytes
+from tailrace.protocol.names import bucket_of
+from tailrace.protocol.state import Snapshot, StreamState
+
+__all__ = ["FORMAT", "Contents"]
+
+FORMAT: Final = b"format"
+_CRC_BYTES: Final = 4
+
+
+class Contents:
+    """One look at a database."""
+
+    def __init__(
+        self,
+        directory: Path,
+        families: dict[str, Rdict],
+        note: Note,
+        advance: Callable[[int], object],
+    ) -> None:
+        self.streams = self.records = 0
+        self._directory = directory
+        self._blobs = Blobs(directory / SNAPSHOTS)
+        self._families = families
+        self._note = note
+        self._advance = advance
+        self._ending = array("Q")
+        self._snapshots = array("Q")
+        self._buckets: dict[bytes, list[int]] = {}
+        self._highest = 0
+        # Something could not be read: what is missing then need not be missing.
+        self._partial = False
+
+    def check(self) -> None:
+        self._read_expiry()
+        self._check_states()
+        self._check_names()
+        self._check_snapshots()
+        self._check_garbage()
+        if not self._partial:
+            self._check_buckets()
+        self._check_next_id()
+
+    # -- streams -----------------------------------------------------------------------------
+
+    def _check_states(self) -> None:
+        before = 0
+        for key, value in self._walk("states"):
+            (stream_id,) = ID.unpack(key)
+            self._check_orphans(before, stream_id)
+            before = stream_id + 1
+            try:
+                name, state = key_of_state(value), decode_state(value)
+            except Exception as error:  # what is damaged can fail in any way
+                self._say(f"the checkpoint of stream {stream_id} cannot be read: {error}")
+                self._partial = True
+                continue
+            self.streams += 1
+            self._check_stream(stream_id, name, state)
+        if not self._partial:
+            self._check_orphans(before, None)
+
+    def _check_stream(self, stream_id: int, key: bytes, state: StreamState) -> None:
+        name = stream_name(key)
+        self._highest = max(self._highest, stream_id)
+        if state.id != stream_id or self._get("names", key) != ID.pack(stream_id):
+            self._note(Finding("its name and its checkpoint do not belong together", stream=name))
+        try:
+            final = fold(state, self._records_of(stream_id))
+        except Misfit as misfit:
+            self._note(Finding(misfit.reason, stream=name, offset=misfit.at))
+            self._partial = True
+            final = state
+        except Exception as error:  # rocksdict raises plain Exception
+            self._note(Finding(f"its records cannot be read: {error}", stream=name))
+            self._partial = True
+            final = state
+        if state.snapshot is not None:
+            self._check_snapshot(name, state.snapshot)
+        if (state.ttl_s, state.expires_at) != (None, None) and not _has(self._ending, stream_id):
+            self._note(Finding("it ends, and is not in the index of those that do", stream=name))
+        if bucket := bucket_of(key):
+            counted = self._buckets.setdefault(bucket, [0, 0])
+            counted[0] += 1
+            counted[1] += stream_bytes(final)
+
+    def _records_of(self, stream_id: int) -> Iterator[tuple[int, bytes]]:
+        first, end = ID.pack(stream_id), ID.pack(stream_id + 1)
+        for key, value in items(self._families["records"], first, end):
+            self.records += 1
+            self._advance(len(value))
+            yield PAIR.unpack(key)[1], value
+
+    def _check_orphans(self, first: int, end: int | None) -> None:
+        """No record lies between two streams, unless it is garbage."""
+        seen = -1
+        if first == end:
+            return
+        try:
+            stop = None if end is None else ID.pack(end)
+            for key in _keys(self._families["records"], ID.pack(first), stop):
+                stream_id = PAIR.unpack(key)[0]
+                if stream_id == seen:
+                    continue
+                seen = stream_id
+                self._highest = max(self._highest, seen)
+                if self._get("garbage", ID.pack(seen)) is None:
+                    self._say(f"there are records of stream {seen}, which does not exist")
+        except Exception as error:  # rocksdict raises plain Exception
+            self._say(f"records cannot be read: {error}")
+            self._partial = True
+
+    def _check_names(self) -> None:
+        for key, value in self._walk("names"):
+            state = self._get("states", value)
+            if state is None and not self._partial:
+                self._note(Finding("its checkpoint is missing", stream=stream_name(key)))
+
+    # -- snapshots ---------------------------------------------------------------------------
+
+    def _check_snapshot(self, name: str, snapshot: Snapshot) -> None:
+        self._snapshots.append(snapshot.id)
+        self._highest = max(self._highest, snapshot.id)
+        file = "" if snapshot.inline else f"{SNAPSHOTS}/{snapshot.id:020d}"
+        try:
+            if self._get("snapshots", ID.pack(snapshot.id), raises=True) is None:
+                problem = "its snapshot is missing"
+            else:
+                problem = self._inline(snapshot) if snapshot.inline else self._file(snapshot)
+        except StorageDamaged:
+            problem = "its snapshot is not what was stored"
+        except Exception as error:  # rocksdict raises plain Exception
+            problem = f"its snapshot cannot be read: {error}"
+        if problem:
+            at = None if file else snapshot.offset.byte
+            self._note(Finding(problem, file=file, stream=name, offset=at))
+
+    def _inline(self, snapshot: Snapshot) -> str:
+        content = self._get("snapshots", ID.pack(snapshot.id), raises=True) or b""
+        self._advance(len(content))
+        fits = (len(content), hashlib.sha256(content).digest()) == (snapshot.size, snapshot.digest)
+        return "" if fits else "its snapshot is not what was stored"
+
+    def _file(self, snapshot: Snapshot) -> str:
+        path = self._directory / SNAPSHOTS / f"{snapshot.id:020d}"
+        count = -(-snapshot.size // SNAPSHOT_CHUNK_BYTES)
+        if not path.is_file():
+            return "the file of its snapshot is missing"
+        if path.stat().st_size != snapshot.size + _CRC_BYTES * count:
+            return "the file of its snapshot has another size"
+        check = hashlib.sha256()
+        for index in range(count):
+            chunk = self._blobs.read(snapshot, index)
+            check.update(chunk)
+            self._advance(len(chunk))
+        return "" if check.digest() == snapshot.digest else "its snapshot is not what was stored"
+
+    def _check_snapshots(self) -> None:
+        """All are of a stream, or garbage."""
+        self._snapshots = array("Q", sorted(self._snapshots))
+        for key in self._walk_keys("snapshots"):
+            (snapshot_id,) = ID.unpack(key)
+            self._highest = max(self._highest, snapshot_id)
+            if self._partial or _has(self._snapshots, snapshot_id):
+                continue
+            if self._get("garbage", key) is None:
+                self._say(f"there is a snapshot {snapshot_id} of no stream")
+
+    # -- the rest ----------------------------------------------------------------------------
+
+    def _read_expiry(self) -> None:
+        found = array("Q")
+        for key in self._walk_keys("expiry"):
+            found.append(PAIR.unpack(key)[1])
+        self._ending = array("Q", sorted(found))
+        if found:
+            self._highest = max(self._highest, self._ending[-1])
+
+    def _check_garbage(self) -> None:
+        for key, value in self._walk("garbage"):
+            entry = decode_garbage(key, value)
+            self._highest = max(self._highest, entry.id)
+            stored = self._get("states", ID.pack(entry.id))
+            if entry.until is None:
+                if stored is not None or _has(self._snapshots, entry.id):
+                    self._say(f"{entry.id} is in use, and to be removed")
+            elif stored is not None and decode_state(stored).earliest.byte < entry.until:
+                name = stream_name(key_of_state(stored))
+                self._note(Finding("what is retained is to be removed", stream=name))
+
+    def _check_buckets(self) -> None:
+        counts_bytes = self._get("default", UNCOUNTED) is None
+        for key, value in self._walk("buckets"):
+            row = msgspec.msgpack.decode(value, type=tuple[int, ...])
+            counted = self._buckets.pop(key, [0, 0])
+            stored = list(row[1:3]) if counts_bytes and len(row) > 2 else [row[1], counted[1]]
+            if stored != counted:
+                streams, size = counted
+                self._say(
+                    f"bucket {key.decode(errors='backslashreplace')} has {streams} streams of "
+                    f"{size} bytes, and says {stored[0]} of {stored[1]}"
+                )
+        for key in self._buckets if not self._partial else ():
+            self._say(f"bucket {key.decode(errors='backslashreplace')} has streams and is missing")
+
+    def _check_next_id(self) -> None:
+        stored = self._get("default", NEXT_ID)
+        next_id = 1 if stored is None else ID.unpack(stored)[0]
+        if self._highest >= next_id:
+            self._say(f"id {self._highest} is in use, and the next one is said to be {next_id}")
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def _walk(self, family: str) -> Iterator[tuple[bytes, bytes]]:
+        """All of a family, up to the first that cannot be read."""
+        try:
+            for key, value in items(self._families[family], b"", None):
+                self._advance(len(key) + len(value))
+                yield key, value
+        except Exception as error:  # rocksdict raises plain Exception
+            self._partial = True
+            self._say(f"{family} cannot be read: {error}")
+
+    def _walk_keys(self, family: str) -> Iterator[bytes]:
+        try:
+            yield from _keys(self._families[family], b"", None)
+        except Exception as error:  # rocksdict raises plain Exception
+            self._partial = True
+            self._say(f"{family} cannot be read: {error}")
+
+    def _get(self, family: str, key: bytes, *, raises: bool = False) -> bytes | None:
+        try:
+            found: bytes | None = self._families[family].get(key)
+        except Exception as error:  # rocksdict raises plain Exception
+            if raises:
+                raise
+            self._partial = True
+            self._say(f"{family} cannot be read: {error}")
+            return None
+        return found
+
+    def _say(self, problem: str) -> None:
+        self._note(Finding(problem))
+
+
+def _has(ids: "array[int]", wanted: int) -> bool:
+    at = bisect_left(ids, wanted)
+    return at < len(ids) and ids[at] == wanted
+
+
+def _keys(family: Rdict, start: bytes, end: bytes | None) -> Iterator[bytes]:
+    options = ReadOptions()
+    if end is not None:
+        options.set_iterate_upper_bound(end)
+    at = family.iter(options)
+    at.seek(start)
+    while at.valid():
+        yield at.key()
+        at.next()
+    at.status()

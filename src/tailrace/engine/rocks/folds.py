@@ -1,0 +1,150 @@
+"""
+Whether a stream's records are what its checkpoint says of them.
+
+A stream is a fold over its records. Those that a snapshot covers are gone, so the fold begins with
+the first that is left; what it then has of producers, `Stream-Seq` and closure, the checkpoint must
+have too, and where nothing is gone, nothing else.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from tailrace.engine.codec import decode_record, encode_record
+from tailrace.protocol.machine import apply_appended
+from tailrace.protocol.offset import START, Offset
+from tailrace.protocol.producer import NO_PRODUCERS
+from tailrace.protocol.state import Appended, StreamState
+
+__all__ = ["Misfit", "fold"]
+
+
+class Misfit(Exception):
+    """A record, or a checkpoint, is not what it must be; at which byte of the stream, and why."""
+
+    def __init__(self, at: int, reason: str) -> None:
+        super().__init__(at, reason)
+        self.at = at
+        self.reason = reason
+
+
+def fold(checkpoint: StreamState, values: Iterable[tuple[int, bytes]]) -> StreamState:
+    """
+    The state after all records, which come with the byte offset that they are stored at.
+
+    Raises:
+        Misfit: They do not follow each other, or do not lead to the checkpoint.
+    """
+    _check_state(checkpoint)
+    state: StreamState | None = None
+    begins_whole = reached = False
+    count = 0
+    for byte, value in values:
+        at, record = _decode(byte, value)
+        if state is None:
+            if at.byte > checkpoint.earliest.byte:
+                raise Misfit(checkpoint.earliest.byte, f"records up to {at.byte} are missing")
+            begins_whole = at == START
+            state = _before(checkpoint, at)
+        if at != state.tail:
+            raise Misfit(state.tail.byte, f"the next record is at {at.token()}")
+        _check_messages(record, at, json=checkpoint.json)
+        _check_earliest(checkpoint.earliest, record, at)
+        if not reached and not checkpoint.closed and state.tail == checkpoint.tail:
+            _compare(state, checkpoint, whole=begins_whole, count=count)
+            reached = True
+        if state.closed:
+            raise Misfit(at.byte, "there is a record after the one that closes the stream")
+        state = apply_appended(state, record)
+        count += 1
+    if state is None:
+        if checkpoint.tail.byte != checkpoint.earliest.byte:
+            raise Misfit(checkpoint.earliest.byte, "all its records are missing")
+        return checkpoint
+    if not reached:
+        if state.tail != checkpoint.tail:
+            token = checkpoint.tail.token()
+            raise Misfit(state.tail.byte, f"its records do not lead to its checkpoint at {token}")
+        _compare(state, checkpoint, whole=begins_whole, count=count)
+    return replace(checkpoint, tail=state.tail, closed=state.closed)
+
+
+def _check_state(state: StreamState) -> None:
+    if not START <= state.earliest <= state.tail:
+        raise Misfit(state.tail.byte, "its checkpoint begins after its tail")
+    if state.snapshot is not None and state.snapshot.offset != state.earliest:
+        raise Misfit(state.earliest.byte, "its snapshot is not where it begins")
+    if state.touched_at < state.written_at:
+        raise Misfit(state.tail.byte, "its checkpoint was written to after it was touched")
+
+
+def _before(checkpoint: StreamState, at: Offset) -> StreamState:
+    """The state before the first record that is left, as far as that can be known."""
+    return replace(
+        checkpoint,
+        tail=at,
+        touched_at=0,
+        written_at=0,
+        closed=False,
+        closed_by=None,
+        stream_seq=None,
+        producers=NO_PRODUCERS,
+    )
+
+
+def _decode(byte: int, value: bytes) -> tuple[Offset, Appended]:
+    try:
+        at, record = decode_record(value)
+        whole = encode_record(at, record) == value
+    except Exception as error:  # a damaged header can fail in any way
+        raise Misfit(byte, f"a record cannot be read: {error}") from error
+    if not whole or at.byte != byte:
+        raise Misfit(byte, "a record is not of its form")
+    return at, record
+
+
+def _check_messages(record: Appended, at: Offset, *, json: bool) -> None:
+    if not record.payload and not record.closes:
+        raise Misfit(at.byte, "a record has neither messages nor closes the stream")
+    if not json:
+        if record.lengths:
+            raise Misfit(at.byte, "a record has several messages, and the stream is not JSON")
+        return
+    lengths = record.lengths or ((len(record.payload),) if record.payload else ())
+    if sum(lengths) != len(record.payload):
+        raise Misfit(at.byte, "the lengths of a record's messages do not fit")
+    end = 0
+    for length in lengths:
+        end += length
+        # Each message has its comma.
+        if length < 2 or record.payload[end - 1 : end] != b",":
+            raise Misfit(at.byte, "a record's messages do not end where they should")
+
+
+def _check_earliest(earliest: Offset, record: Appended, at: Offset) -> None:
+    """What is retained begins at a message."""
+    if not at.byte <= earliest.byte < at.byte + len(record.payload):
+        return
+    message, byte = at
+    for length in record.lengths:
+        if byte >= earliest.byte:
+            break
+        message, byte = message + 1, byte + length
+    if (message, byte) != earliest:
+        raise Misfit(earliest.byte, "what is retained does not begin with a message")
+
+
+def _compare(state: StreamState, checkpoint: StreamState, *, whole: bool, count: int) -> None:
+    """Whether a fold of so many records is the checkpoint, as far as records are left."""
+    producers = checkpoint.producers
+    fits = (
+        (not count or state.written_at == checkpoint.written_at)
+        and (state.closed, state.closed_by) == (checkpoint.closed, checkpoint.closed_by)
+        and all(producers.get(name) == last for name, last in state.producers.items())
+        and state.stream_seq in (checkpoint.stream_seq, None)
+    )
+    if whole:
+        fits = fits and len(state.producers) == len(producers)
+        fits = fits and state.stream_seq == checkpoint.stream_seq
+    if not fits:
+        raise Misfit(checkpoint.tail.byte, "its checkpoint is not what its records add up to")

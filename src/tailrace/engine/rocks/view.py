@@ -1,0 +1,125 @@
+"""
+A database to look at without changing anything about it.
+
+Not even a read-only RocksDB leaves a directory alone: it writes a log of its own there, and its
+Python library a file of settings. So it is given another directory, in the system's temporary one,
+of links to the files that it is made of; and, of a write-ahead log that is damaged, a copy of what
+comes before the damage.
+"""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from rocksdict import AccessType, Cache, Options, Rdict
+
+from tailrace.engine.rocks.options import FAMILIES, family_options
+
+__all__ = ["DirectoryInUse", "OlderFormat", "held", "opened"]
+
+LOCK: Final = "LOCK"
+_CONFIG: Final = "rocksdict-config.json"
+_CACHE_BYTES: Final = 32 << 20
+_COPY_BYTES: Final = 1 << 20
+
+
+class DirectoryInUse(Exception):
+    """A server works with this directory."""
+
+
+class OlderFormat(Exception):
+    """The database is of a version that had less in it."""
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """
+    Keep servers out of a directory meanwhile, as RocksDB itself would.
+
+    Raises:
+        DirectoryInUse: There is one.
+    """
+    number = _open_lock(directory / LOCK)
+    if number is None:
+        # Just restored: no server had it yet, and there is nothing to hold it by.
+        yield
+        return
+    try:
+        shared = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        try:
+            fcntl.lockf(number, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except OSError as error:
+            raise DirectoryInUse from error
+        yield
+    finally:
+        os.close(number)
+
+
+def _open_lock(lock: Path) -> int | None:
+    for flags in (os.O_RDWR, os.O_RDONLY):
+        try:
+            return os.open(lock, flags | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError:
+            # Not ours to write, or on a disk that is read-only: a shared lock will do.
+            continue
+    return None
+
+
+@contextmanager
+def opened(directory: Path, cut: Mapping[str, int]) -> Iterator[dict[str, Rdict]]:
+    """
+    The column families of a database, to read.
+
+    `cut` has, for each write-ahead log with a damage, where that begins.
+
+    Raises:
+        OlderFormat: It has not all of them.
+        Exception: It cannot be opened.
+    """
+    with tempfile.TemporaryDirectory(prefix="tailrace-check-") as name:
+        place = Path(name)
+        for path in directory.iterdir():
+            if path.name in cut:
+                _copy_start(path, place / path.name, cut[path.name])
+            elif path.name == _CONFIG:
+                shutil.copyfile(path, place / path.name)
+            elif path.suffix in (".sst", ".blob", ".log") or path.name.startswith(
+                ("CURRENT", "MANIFEST-")
+            ):
+                (place / path.name).symlink_to(path.absolute())
+        if not set(FAMILIES) <= set(Rdict.list_cf(str(place))):
+            raise OlderFormat
+        cache = Cache(_CACHE_BYTES)
+        families = {name: _options(name, cache) for name in FAMILIES}
+        access = AccessType.read_only(False)
+        database = Rdict(str(place), _options("default", cache), families, access)
+        try:
+            yield _by_name(database)
+        finally:
+            database.close()
+
+
+def _by_name(database: Rdict) -> dict[str, Rdict]:
+    found = {name: database.get_column_family(name) for name in FAMILIES}
+    return {"default": database, **found}
+
+
+def _options(name: str, cache: Cache) -> Options:
+    options = family_options(name, cache)
+    options.create_if_missing(False)
+    options.create_missing_column_families(False)
+    return options
+
+
+def _copy_start(source: Path, target: Path, size: int) -> None:
+    with source.open("rb") as reader, target.open("wb") as writer:
+        while size and (piece := reader.read(min(size, _COPY_BYTES))):
+            writer.write(piece)
+            size -= len(piece)

@@ -1,0 +1,1 @@
+"""Backup, restore, check and compact."""

@@ -1,0 +1,151 @@
+"""`check` finds a flipped byte anywhere in what is stored."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace.engine.rocks.check import check
+from tailrace.engine.rocks.findings import Finding
+from tailrace.engine.rocks.keys import items
+from tailrace.engine.rocks.logs import read_log
+from tailrace.engine.rocks.manifest import live_files
+from tailrace.engine.rocks.store import FORMAT_VERSION
+from tailrace.engine.rocks.view import opened
+from tests.operations.building import no_damage
+from tests.support.chance import derive
+
+RANDOM_PLACES = 40
+LOG_BLOCK_BYTES, LOG_HEADER_BYTES = 32 << 10, 7
+TABLE_FOOTER_BYTES = BLOB_FOOTER_BYTES = 53
+BLOB_HEADER_BYTES = 30
+# RocksDB writes them for people, or anew at each start, and reads none of them to serve.
+EXEMPT = ("LOG", "LOCK", "IDENTITY", "OPTIONS-")
+
+
+class _Found(Exception):
+    """One finding is enough."""
+
+
+def is_found(directory: Path) -> bool:
+    def note(finding: Finding) -> None:
+        raise _Found
+
+    try:
+        check(directory, FORMAT_VERSION, note, lambda _: None)
+    except _Found:
+        return True
+    return False
+
+
+def files_that_matter(directory: Path) -> Iterator[Path]:
+    """All but those that are exempt, and those that nothing refers to."""
+    (manifest,) = directory.glob("MANIFEST-*")
+    live = live_files(read_log(manifest, lambda _: None))
+    for path in sorted(directory.iterdir()):
+        if path.suffix in (".sst", ".blob"):
+            if int(path.stem) in {**live.tables, **live.blobs}:
+                yield path
+        elif path.is_file() and not path.name.startswith(EXEMPT) and path.stat().st_size:
+            yield path
+
+
+def places(path: Path, data: bytes, chance: random.Random) -> list[int]:
+    """Where to flip: at random, and wherever the form of a file has something of its own."""
+    size = len(data)
+    found = {0, size - 1, *(chance.randrange(size) for _ in range(RANDOM_PLACES))}
+    if path.suffix == ".log" or path.name.startswith("MANIFEST-"):
+        headers = list(log_headers(data))
+        for at in {headers[0], headers[-1], chance.choice(headers)}:
+            found.update(range(at, at + LOG_HEADER_BYTES + 1))
+    elif path.suffix == ".sst":
+        found.update(chance.sample(range(size - TABLE_FOOTER_BYTES, size), 12))
+        # Filter, index and properties lie before it.
+        found.update(chance.sample(range(max(0, size - 1200), size), 12))
+    elif path.suffix == ".blob":
+        found.update(chance.sample(range(BLOB_HEADER_BYTES + 32), 20))
+        found.update(chance.sample(range(size - BLOB_FOOTER_BYTES, size), 10))
+    elif size < 64:
+        found.update(range(size))
+    return sorted(found)
+
+
+def log_headers(data: bytes) -> Iterator[int]:
+    at = 0
+    while at + LOG_HEADER_BYTES <= len(data):
+        if LOG_BLOCK_BYTES - at % LOG_BLOCK_BYTES < LOG_HEADER_BYTES:
+            at += LOG_BLOCK_BYTES - at % LOG_BLOCK_BYTES
+            continue
+        yield at
+        at += LOG_HEADER_BYTES + struct.unpack_from("<H", data, at + 4)[0]
+
+
+def flips(path: Path, chance: random.Random) -> Iterator[int]:
+    """Flip one bit at a time, and put it back."""
+    data = path.read_bytes()
+    for at in places(path, data, chance):
+        with path.open("r+b") as file:
+            file.seek(at)
+            file.write(bytes([data[at] ^ 1 << chance.randrange(8)]))
+        yield at
+        with path.open("r+b") as file:
+            file.seek(at)
+            file.write(data[at : at + 1])
+
+
+@pytest.mark.timeout(240)
+def test_a_flipped_bit_anywhere_is_found(copied: Path) -> None:
+    """
+    Goal: nothing that is stored can change unnoticed, in whatever file it lies.
+
+    Method: one bit at a time, in tables, blob files, the log to its very end, MANIFEST, CURRENT and
+    snapshots. The whole is sound before and after, so that each finding is of that one bit.
+    """
+    chance = derive(6, "flips")
+    no_damage(copied)
+    unnoticed = [
+        (path.name, at)
+        for path in (*files_that_matter(copied), *snapshot_files(copied))
+        for at in flips(path, chance)
+        if not is_found(copied)
+    ]
+    assert unnoticed == []
+    no_damage(copied)
+
+
+def snapshot_files(directory: Path) -> Iterator[Path]:
+    """Those that a stream refers to; others are garbage, and go at the next start."""
+    with opened(directory, {}) as families:
+        garbage = {int.from_bytes(key) for key, _ in items(families["garbage"], b"", None)}
+    for path in sorted((directory / "snapshots").iterdir()):
+        if int(path.name) not in garbage:
+            yield path
+
+
+def test_a_log_that_is_cut_off_anywhere_is_found_unless_between_two_records(copied: Path) -> None:
+    """A log that ends early and whole cannot be told from one that was not written on."""
+    chance = derive(6, "cuts")
+    (log,) = (path for path in copied.glob("*.log") if path.stat().st_size)
+    data = log.read_bytes()
+    ends = {*log_headers(data), len(data)}
+    for end in (len(data) - 1, *(chance.randrange(1, len(data)) for _ in range(20))):
+        log.write_bytes(data[:end])
+        assert is_found(copied) is (end not in ends), end
+
+
+@pytest.mark.parametrize("kind", ["*.sst", "*.blob", "MANIFEST-*", "CURRENT", "snapshots/*"])
+def test_a_file_that_is_missing_is_found(copied: Path, kind: str) -> None:
+    wanted = list(snapshot_files(copied)) if kind == "snapshots/*" else files_that_matter(copied)
+    paths = [path for path in wanted if kind == "snapshots/*" or path.match(kind)]
+    assert paths
+    for path in paths:
+        aside = path.with_name("aside")
+        shutil.move(path, aside)
+        assert is_found(copied), path.name
+        shutil.move(aside, path)
+    no_damage(copied)

@@ -1,0 +1,189 @@
+"""`restore`: what was sent, all of it and exactly, or nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tailrace.engine.archive import MANIFEST, SUMS
+from tailrace.engine.restore import BackupInvalid, DirectoryTaken, restore
+from tailrace.engine.rocks.store import FORMAT_VERSION
+from tests.operations.building import BLOB_BYTES, no_damage, run
+from tests.support.chance import derive
+from tests.support.http import Connection
+from tests.support.publishing import OCTETS
+from tests.support.server import ServerProcess
+
+
+@pytest.fixture(scope="module")
+def backup(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A backup of a small server, with a snapshot that is a file."""
+    chance = derive(6, "restore")
+    headers = {"Content-Type": OCTETS}
+    with ServerProcess(tmp_path_factory.mktemp("restore")) as server:
+        with Connection.to(server.url) as connection:
+            assert connection.request("PUT", "/rooms").status == 201
+            body = chance.randbytes(BLOB_BYTES)
+            assert connection.request("PUT", "/rooms/one", headers, body).status == 201
+            where = f"/rooms/one/snapshot/{1:016d}_{BLOB_BYTES:016d}"
+            answer = connection.request("PUT", where, headers, chance.randbytes(300_000))
+            assert answer.status == 204
+            answer = connection.request("POST", "/-/backup")
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "application/x-tar"
+        assert int(answer.headers["content-length"]) == len(answer.body)
+        return answer.body
+
+
+def restored(data: bytes, directory: Path) -> None:
+    restore(io.BytesIO(data), directory, FORMAT_VERSION, lambda _: lambda _: None)
+
+
+def refused(data: bytes, directory: Path) -> str:
+    """Why it is refused; nothing of it is left."""
+    with pytest.raises(BackupInvalid) as caught:
+        restored(data, directory)
+    assert list(directory.parent.iterdir()) == []
+    return str(caught.value)
+
+
+def test_a_backup_is_a_tar_with_its_manifest_first_and_its_checksums_last(backup: bytes) -> None:
+    with tarfile.open(fileobj=io.BytesIO(backup)) as tar:
+        names = tar.getnames()
+        manifest = json.load(tar.extractfile(MANIFEST) or io.BytesIO())
+        sums = (tar.extractfile(SUMS) or io.BytesIO()).read().decode().splitlines()
+    assert (names[0], names[-1]) == (MANIFEST, SUMS)
+    assert names[1:-1] == [f"data/{file['name']}" for file in manifest["files"]]
+    assert [line.split("  ")[1] for line in sums] == names[:-1]
+    assert manifest["kind"] == "tailrace-backup"
+    assert manifest["storage_format"] == FORMAT_VERSION
+    assert manifest["counters"]["sequence"] > 0
+
+
+def test_it_is_restored_and_sound(backup: bytes, tmp_path: Path) -> None:
+    restored(backup, tmp_path / "new" / "data")
+    assert no_damage(tmp_path / "new" / "data").streams == 1
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["data"]
+
+
+def test_one_that_is_cut_off_anywhere_is_refused(backup: bytes, tmp_path: Path) -> None:
+    chance = derive(6, "cut off")
+    ends = [0, 1, 511, 512, len(backup) - 1, len(backup) - 512, len(backup) - 1024]
+    for end in (*ends, *(chance.randrange(len(backup)) for _ in range(40))):
+        assert refused(backup[:end], tmp_path / "data"), end
+
+
+def test_one_with_a_flipped_bit_anywhere_is_refused(backup: bytes, tmp_path: Path) -> None:
+    """Headers, padding and the end of the tar too."""
+    chance = derive(6, "flipped")
+    places = [*range(0, 512, 7), *range(148, 157), len(backup) - 1, len(backup) - 1500]
+    for at in (*places, *(chance.randrange(len(backup)) for _ in range(80))):
+        data = bytearray(backup)
+        data[at] ^= 1 << chance.randrange(8)
+        assert refused(bytes(data), tmp_path / "data"), at
+
+
+def test_one_with_something_after_its_end_is_refused(backup: bytes, tmp_path: Path) -> None:
+    assert "after its end" in refused(backup + b"\0", tmp_path / "data")
+
+
+Change = Callable[[list[tuple[tarfile.TarInfo, bytes]]], None]
+
+
+def repacked(backup: bytes, change: Change) -> bytes:
+    """The same with other members, and with checksums and sizes that fit."""
+    members = []
+    with tarfile.open(fileobj=io.BytesIO(backup)) as tar:
+        for member in tar:
+            file = tar.extractfile(member)
+            members.append((member, file.read() if file is not None else b""))
+    change(members)
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for member, data in members:
+            member.size = len(data) if member.isreg() else 0
+            tar.addfile(member, io.BytesIO(data))
+    return target.getvalue()
+
+
+def rename(members: list[tuple[tarfile.TarInfo, bytes]], name: str) -> None:
+    """A file by another name, in the manifest as well."""
+    manifest = json.loads(members[0][1])
+    manifest["files"][0]["name"] = name
+    members[0] = (members[0][0], json.dumps(manifest).encode())
+    members[1][0].name = f"data/{name}"
+
+
+def link(members: list[tuple[tarfile.TarInfo, bytes]], kind: bytes) -> None:
+    members[1][0].type = kind
+    members[1][0].linkname = "/etc/passwd"
+
+
+def newer(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    manifest = json.loads(members[0][1])
+    manifest["storage_format"] += 1
+    members[0] = (members[0][0], json.dumps(manifest).encode())
+
+
+def twice(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    manifest = json.loads(members[0][1])
+    manifest["files"].insert(0, manifest["files"][0])
+    members[0] = (members[0][0], json.dumps(manifest).encode())
+    members.insert(1, members[1])
+
+
+def extra(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+    members.insert(1, (tarfile.TarInfo("data/extra"), b"x"))
+
+
+TRICKS: dict[str, Change] = {
+    "absolute": lambda members: rename(members, "/tmp/evil"),
+    "upwards": lambda members: rename(members, "../evil"),
+    "upwards below": lambda members: rename(members, "snapshots/../../evil"),
+    "hidden": lambda members: rename(members, ".evil"),
+    "a directory": lambda members: rename(members, "evil/one"),
+    "a symbolic link": lambda members: link(members, tarfile.SYMTYPE),
+    "a hard link": lambda members: link(members, tarfile.LNKTYPE),
+    "a device": lambda members: link(members, tarfile.CHRTYPE),
+    "a member twice": twice,
+    "a member more": extra,
+    "a member less": lambda members: members.__delitem__(2),
+    "no checksums": lambda members: members.__delitem__(-1),
+    "of a newer format": newer,
+    "another order": lambda members: members.reverse(),
+}
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_tricks_are_refused(backup: bytes, tmp_path: Path, trick: str) -> None:
+    assert repacked(backup, lambda _: None)
+    assert refused(repacked(backup, TRICKS[trick]), tmp_path / "data")
+
+
+def test_a_directory_that_is_not_empty_is_left_as_it_is(backup: bytes, tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    directory.mkdir()
+    restored(backup, directory)
+    before = {path.name for path in directory.iterdir()}
+    with pytest.raises(DirectoryTaken):
+        restored(backup, directory)
+    assert {path.name for path in directory.iterdir()} == before
+    done = run("restore", "-", "--data-dir", directory, stdin=backup)
+    assert done.returncode == 4
+    assert b"is not empty" in done.stderr
+
+
+def test_the_command_says_what_to_do_next(backup: bytes, tmp_path: Path) -> None:
+    done = run("restore", "-", "--data-dir", tmp_path / "data", stdin=backup)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"tailrace serve --data-dir" in done.stdout
+    no_damage(tmp_path / "data")
+    done = run("restore", "-", "--data-dir", tmp_path / "other", stdin=backup[:-700])
+    assert done.returncode == 1
+    assert b"it was cut off" in done.stderr
+    assert not (tmp_path / "other").exists()
