@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.server import live
 from tests.support.http import Connection
 from tests.support.in_process import InProcessServer
 from tests.support.streams import EventStream
@@ -15,7 +14,7 @@ TEXT = {"Content-Type": "text/plain"}
 
 def test_heartbeats_are_comments(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every 15 s in real life: a comment line and an empty line, between events."""
-    monkeypatch.setattr(live, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(session, "HEARTBEAT_S", 0.05)
     server = InProcessServer()
     try:
         with server.connect() as writer, server.connect() as reader:

@@ -3,37 +3,24 @@
 from tailrace.protocol.errors import Refusal
 
 __all__ = [
-    "AppendRateExceeded",
     "ArrowMissing",
     "BackupFailed",
     "BackupRunning",
     "BackupUnsupported",
     "BodyTooLarge",
-    "BucketBytesExceeded",
-    "BucketRateExceeded",
-    "BucketStreamsExceeded",
-    "ClientWaitersExceeded",
     "ContentCodingRefused",
-    "CredentialsRefused",
-    "CredentialsRepeated",
-    "Forbidden",
     "HeadersTooLarge",
     "Internal",
-    "KeysNotReady",
     "MalformedRequest",
     "MethodNotAllowed",
     "NotReady",
-    "RateLimited",
     "RequestInvalid",
-    "RequestRateExceeded",
     "RequestTimeout",
     "RouteNotFound",
     "SnapshotNotStored",
     "SnapshotTooLarge",
     "TooManyConnections",
-    "TooManyWaiters",
     "TransferCodingUnknown",
-    "Unauthenticated",
     "UpgradeRefused",
     "UriTooLong",
 ]
@@ -265,204 +252,6 @@ class Internal(Refusal):
     @property
     def detail(self) -> str:
         return "the server failed to handle this request; its log says more"
-
-
-class RateLimited(Exception):
-    """A client, or a bucket, is over a limit of the limits file (§10.5); it passes with time."""
-
-    def __init__(self, retry_after_s: int) -> None:
-        super().__init__(retry_after_s)
-        self.retry_after_s = retry_after_s
-
-
-class RequestRateExceeded(RateLimited, Refusal):
-    """More requests than `requests_per_s` of this client."""
-
-    status = 429
-    code = "request-rate-exceeded"
-    title = "Too many requests"
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"this client sends more requests than it may: retry after {self.retry_after_s} s, and "
-            "put more messages into one append, or follow with live=sse instead of asking often"
-        )
-
-
-class AppendRateExceeded(RateLimited, Refusal):
-    """More appended bytes than `append_bytes_per_s` of this client."""
-
-    status = 429
-    code = "append-rate-exceeded"
-    title = "Too many bytes appended"
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"this client appends more bytes than it may: nothing was appended, retry after "
-            f"{self.retry_after_s} s"
-        )
-
-
-class ClientWaitersExceeded(RateLimited, Refusal):
-    """More waiting readers than `waiters_max` of this client."""
-
-    status = 429
-    code = "client-waiters-exceeded"
-    title = "Too many waiting readers of this client"
-
-    @property
-    def detail(self) -> str:
-        return (
-            "this client has as many long-poll and SSE readers as it may have at once: end one, "
-            "or read without live"
-        )
-
-
-class BucketRateExceeded(RateLimited, Refusal):
-    """More messages than `messages_per_s` of this bucket."""
-
-    status = 429
-    code = "bucket-rate-exceeded"
-    title = "Too many messages in this bucket"
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"this bucket takes no more messages just now: nothing was appended, retry after "
-            f"{self.retry_after_s} s"
-        )
-
-
-class BucketBytesExceeded(Refusal):
-    """The bucket would hold more than its `bytes_max`."""
-
-    status = 507
-    code = "bucket-bytes-exceeded"
-    title = "Bucket is full"
-
-    def __init__(self, size: int, bytes_max: int) -> None:
-        super().__init__(size, bytes_max)
-        self.size = size
-        self.bytes_max = bytes_max
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"this bucket may hold {self.bytes_max} bytes and has {self.size}: publish snapshots, "
-            "delete streams, or have its quota raised"
-        )
-
-
-class BucketStreamsExceeded(Refusal):
-    """The bucket has as many streams as its `streams_max`."""
-
-    status = 507
-    code = "bucket-streams-exceeded"
-    title = "Bucket has too many streams"
-
-    def __init__(self, streams_max: int) -> None:
-        super().__init__(streams_max)
-        self.streams_max = streams_max
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"this bucket may have {self.streams_max} streams and has them: delete some, or have "
-            "its quota raised"
-        )
-
-
-class TooManyWaiters(Refusal):
-    """More waiting readers than `--waiters-max`, or than a client's fair share of them."""
-
-    status = 503
-    code = "too-many-waiters"
-    title = "Too many waiting readers"
-
-    @property
-    def detail(self) -> str:
-        return (
-            "the server has as many long-poll and SSE readers as it takes (--waiters-max), or this "
-            "client more than its share of them: retry later, or read without live"
-        )
-
-
-class Unauthenticated(Refusal):
-    """No credentials, and not everybody may do this (§10.1)."""
-
-    status = 401
-    code = "unauthenticated"
-    title = "Credentials needed"
-
-    @property
-    def detail(self) -> str:
-        return (
-            "send a token as Authorization: Bearer <token>; whoever runs this server makes one "
-            "with tailrace token new"
-        )
-
-
-class CredentialsRefused(Refusal):
-    """Credentials that are not good, or not good any more."""
-
-    status = 401
-    code = "credentials-refused"
-    title = "Credentials refused"
-
-    def __init__(self, reason: str) -> None:
-        # Never what was sent: this is answered, and may be logged.
-        super().__init__(reason)
-        self.reason = reason
-
-    @property
-    def detail(self) -> str:
-        return f"{self.reason}: get another token and send that"
-
-
-class CredentialsRepeated(Refusal):
-    """Credentials in more than one place: which were meant?"""
-
-    code = "credentials-repeated"
-    title = "Credentials in several places"
-
-    @property
-    def detail(self) -> str:
-        return (
-            "send credentials once: one Authorization header, or one access_token in the query, "
-            "not both"
-        )
-
-
-class Forbidden(Refusal):
-    """A principal that may not do this. Says nothing of whether what it named is there."""
-
-    status = 403
-    code = "forbidden"
-    title = "Not granted"
-
-    def __init__(self, principal: str, operation: str, place: str) -> None:
-        super().__init__(principal, operation, place)
-        self.principal = principal
-        self.operation = operation
-        self.place = place
-
-    @property
-    def detail(self) -> str:
-        return f"{self.principal} has no grant of {self.operation} on {self.place}"
-
-
-class KeysNotReady(Refusal):
-    """The keys that JWTs are verified with are still being fetched."""
-
-    status = 503
-    code = "keys-not-ready"
-    title = "Keys are being fetched"
-
-    @property
-    def detail(self) -> str:
-        return "the key that this token was signed with is being looked for: retry in a second"
 
 
 class BackupUnsupported(Refusal):

@@ -7,8 +7,9 @@ import msgspec
 
 from tailrace.protocol.names import bucketed_stream_key
 from tailrace.server.access import Operation, Principal
+from tailrace.server.access.errors import Forbidden, Unauthenticated
 from tailrace.server.access.principal import ANONYMOUS_ID
-from tailrace.server.errors import Forbidden, RequestInvalid, Unauthenticated
+from tailrace.server.errors import RequestInvalid
 from tailrace.server.message import Request
 from tailrace.server.target import base_key
 

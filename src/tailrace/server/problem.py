@@ -11,17 +11,9 @@ from tailrace.protocol.errors import (
     StreamClosed,
 )
 from tailrace.server import headers as h
-from tailrace.server.errors import (
-    CredentialsRefused,
-    KeysNotReady,
-    MethodNotAllowed,
-    NotReady,
-    RateLimited,
-    SnapshotNotStored,
-    TooManyConnections,
-    TooManyWaiters,
-    Unauthenticated,
-)
+from tailrace.server.access.errors import CredentialsRefused, KeysNotReady, Unauthenticated
+from tailrace.server.errors import MethodNotAllowed, NotReady, SnapshotNotStored, TooManyConnections
+from tailrace.server.limits.errors import RateLimited, TooManyWaiters
 from tailrace.server.message import Response
 
 __all__ = ["problem"]

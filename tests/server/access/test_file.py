@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from tailrace.server.access import Access, AccessFileInvalid, admit
-from tailrace.server.errors import CredentialsRefused, Forbidden, Unauthenticated
+from tailrace.server.access.errors import CredentialsRefused, Forbidden, Unauthenticated
 from tailrace.server.target import resolve
 from tests.server.access.making import AccessToml, asking, bearer
 

@@ -9,14 +9,14 @@ import pytest
 
 from tailrace.server.access import Access, Operation, access, admit
 from tailrace.server.access.credentials import CREDENTIAL_BYTES_MAX
-from tailrace.server.access.operations import STREAM_OPERATIONS, needed
-from tailrace.server.access.tokens import new_token
-from tailrace.server.errors import (
+from tailrace.server.access.errors import (
     CredentialsRefused,
     CredentialsRepeated,
     Forbidden,
     Unauthenticated,
 )
+from tailrace.server.access.operations import STREAM_OPERATIONS, needed
+from tailrace.server.access.tokens import new_token
 from tailrace.server.message import Request
 from tailrace.server.problem import problem
 from tailrace.server.service import _METHODS

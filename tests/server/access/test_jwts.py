@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
 from tailrace.server.access import Access, AccessFileInvalid, Operation, Principal
-from tailrace.server.errors import CredentialsRefused
+from tailrace.server.access.errors import CredentialsRefused
 from tests.server.access.making import (
     AUDIENCE,
     ISSUER,

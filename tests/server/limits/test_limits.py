@@ -7,7 +7,9 @@ import pytest
 
 from tailrace.protocol.bucket import BucketState, Growth
 from tailrace.protocol.errors import Refusal
-from tailrace.server.errors import (
+from tailrace.server.forwarded import TrustedProxies
+from tailrace.server.limits import Limits, LimitsFileInvalid
+from tailrace.server.limits.errors import (
     AppendRateExceeded,
     BucketBytesExceeded,
     BucketRateExceeded,
@@ -16,8 +18,6 @@ from tailrace.server.errors import (
     RequestRateExceeded,
     TooManyWaiters,
 )
-from tailrace.server.forwarded import TrustedProxies
-from tailrace.server.limits import Limits, LimitsFileInvalid
 from tailrace.server.limits.file import NO_LIMITS, load_rules
 from tailrace.server.limits.known import KNOWN_MAX, Known
 from tailrace.server.problem import problem

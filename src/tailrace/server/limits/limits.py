@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tailrace.server.errors import (
+from tailrace.server.forwarded import TrustedProxies, counted
+from tailrace.server.limits.errors import (
     AppendRateExceeded,
     ClientWaitersExceeded,
     RequestRateExceeded,
     TooManyWaiters,
 )
-from tailrace.server.forwarded import TrustedProxies, counted
 from tailrace.server.limits.file import NO_LIMITS, ClientRule, Rules, load_rules
 from tailrace.server.limits.known import Known
 from tailrace.server.limits.quotas import Quotas

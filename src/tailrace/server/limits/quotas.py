@@ -7,7 +7,7 @@ The engine asks, see `engine.quota`; here is what the limits file answers.
 from collections.abc import Callable
 
 from tailrace.protocol.bucket import BucketState, Growth
-from tailrace.server.errors import (
+from tailrace.server.limits.errors import (
     BucketBytesExceeded,
     BucketRateExceeded,
     BucketStreamsExceeded,

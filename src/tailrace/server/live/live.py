@@ -19,29 +19,23 @@ from tailrace.engine.read import Slice
 from tailrace.engine.stream import Stream
 from tailrace.protocol.content_type import is_text
 from tailrace.protocol.cursor import JITTER_S_MAX, JITTER_S_MIN, current_cursor, next_cursor
-from tailrace.protocol.errors import Refusal, StreamNotFound
+from tailrace.protocol.errors import StreamNotFound
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
 from tailrace.server import sse
 from tailrace.server.access import Principal
-from tailrace.server.compress import negotiate
 from tailrace.server.doors import Doors
-from tailrace.server.errors import Internal
-from tailrace.server.message import Frame, Request, Response, Sink, Waiting
-from tailrace.server.problem import problem
+from tailrace.server.live.long_poll import LongPoll
+from tailrace.server.live.session import SseSession
+from tailrace.server.message import Frame, Request, Response, Waiting
 from tailrace.server.reads import Reads, Where
 
 __all__ = ["Live"]
 
-HEARTBEAT_S: Final = 15.0
-# Readers that connected together must not all come back together.
-_RECYCLE_JITTER: Final = 0.1
 _LARGE_KEPT_S: Final = 5.0
-_JOINED_BYTES_MAX: Final = 32 << 10
 CATCH_UP_BYTES: Final = 128 << 10
 """An event of what was missed has about this much, and a reader that never reads holds one."""
-_HEARTBEAT: Final = Frame(sse.HEARTBEAT)
 
 
 class _Readers:
@@ -188,7 +182,7 @@ class Live:
             if principal is not None and not is_valid(principal):
                 reader.end()
 
-    def join(self, stream: Stream, reader: "LongPoll | SseSession") -> None:
+    def join(self, stream: Stream, reader: LongPoll | SseSession) -> None:
         """
         Wait for a stream's commits.
 
@@ -202,7 +196,7 @@ class Live:
         readers[reader] = None
         self._waiting[reader] = None
 
-    def leave(self, stream: Stream, reader: "LongPoll | SseSession") -> None:
+    def leave(self, stream: Stream, reader: LongPoll | SseSession) -> None:
         if reader not in self._waiting:
             return
         del self._waiting[reader]
@@ -253,7 +247,7 @@ class Live:
         change: Committed,
         before: StreamState,
         after: StreamState,
-        sessions: "list[SseSession]",
+        sessions: list[SseSession],
     ) -> None:
         event = b""
         if before.tail != after.tail:
@@ -276,233 +270,3 @@ class Live:
                 )
                 frame = frames[cursor] = Frame(event + control)
             session.advance(before.tail, after, frame)
-
-
-class LongPoll:
-    """One request that waits for data."""
-
-    endless = True
-
-    def __init__(
-        self,
-        live: Live,
-        request: Request,
-        stream: Stream,
-        start: Offset,
-        cursor: int,
-        reply: Callable[[Response], None],
-        *,
-        shared: bool,
-    ) -> None:
-        self._live = live
-        self.request = request
-        self.client = live.doors.client(request)
-        self._stream = stream
-        self._start = start
-        self._cursor = cursor
-        self._reply = reply
-        self._shared = shared
-        live.join(stream, self)
-        self._timer = live.loop.call_later(live.rest_s(request, live.long_poll_s), self.end)
-
-    def cancel(self) -> None:
-        self._timer.cancel()
-        self._live.leave(self._stream, self)
-
-    def wake(self, pieces: dict[Offset, Slice]) -> None:
-        """Something was committed: data, closure, or both."""
-        self.cancel()
-        state = self._stream.durable
-        assert state is not None
-        if state.tail == self._start:
-            self._reply(self._live.reads.nothing_new(state, self._cursor))
-            return
-        piece = pieces.get(self._start)
-        if piece is None:
-            try:
-                piece = self._live.engine.read(self._stream, self._start, self._live.chunk_bytes)
-            except Refusal as refusal:
-                self._reply(problem(refusal))
-                return
-            except Exception as error:
-                self._live.report(error)
-                self._reply(problem(Internal()))
-                return
-            pieces[self._start] = piece
-        coding = negotiate(self.request.headers.get(b"accept-encoding", b""))
-        self._live.reads.reply_slice(
-            self.request, self._stream, piece, coding, self._reply, self._cursor,
-            shared=self._shared,
-        )  # fmt: skip
-
-    def refuse(self, refusal: Refusal) -> None:
-        self.cancel()
-        self._reply(problem(refusal))
-
-    def end(self) -> None:
-        """Time is up, or the server stops."""
-        self.cancel()
-        state = self._stream.durable
-        if state is None:
-            self._reply(problem(StreamNotFound()))
-        elif state.tail != self._start:
-            # It was not woken: the answer must not skip what it has not seen.
-            self.wake({})
-        else:
-            self._reply(self._live.reads.nothing_new(state, self._cursor))
-
-
-class SseSession:
-    """
-    One SSE reader: `position` is all that it has been sent.
-
-    It is either at the tail, and then `advance` gives it each commit's frame, or behind, and then
-    `pump` reads on from storage whenever the sink has room.
-    """
-
-    endless = True
-
-    def __init__(
-        self, live: Live, request: Request, stream: Stream, start: Offset, cursor: int
-    ) -> None:
-        self.request = request
-        self.client = live.doors.client(request)
-        self.position = start
-        self.cursor = cursor
-        self._live = live
-        self._stream = stream
-        state = stream.durable
-        assert state is not None
-        # Deleted and created again under the same name is another stream.
-        self._stream_id = state.id
-        self._sink: Sink | None = None
-        self._done = False
-        self._pumping: asyncio.Handle | None = None
-        self._timers: list[asyncio.TimerHandle] = []
-        # From now on, not from `start`: a stream that nobody waits for may leave memory.
-        live.join(stream, self)
-
-    # -- the transport's side ----------------------------------------------------------------
-
-    def start(self, sink: Sink) -> None:
-        self._sink = sink
-        loop = self._live.loop
-        recycle_s = self._live.sse_s * (1 + random.uniform(-_RECYCLE_JITTER, _RECYCLE_JITTER))
-        self._timers = [
-            loop.call_later(self._live.rest_s(self.request, recycle_s), self.end),
-            loop.call_later(HEARTBEAT_S, self._beat),
-        ]
-        state = self._stream.durable
-        if state is not None and state.id == self._stream_id and self.position == state.tail:
-            # §5.8, §6: at the tail the first event is a control event.
-            self._control(state)
-            if state.closed:
-                self._finish()
-                return
-        self.pump()
-        if self._live.draining:
-            self.end()
-
-    def drained(self) -> None:
-        self.pump()
-
-    def cancel(self) -> None:
-        self._done = True
-        for timer in self._timers:
-            timer.cancel()
-        if self._pumping is not None:
-            self._pumping.cancel()
-        self._live.leave(self._stream, self)
-
-    # -- the stream's side -------------------------------------------------------------------
-
-    def advance(self, before: Offset, after: StreamState, frame: Frame) -> None:
-        """A commit, encoded for all: take it if it is what comes next."""
-        sink = self._sink
-        if sink is None or sink.blocked or self.position != before:
-            # Behind: `pump` reads it from storage when it gets there.
-            return
-        self.position = after.tail
-        self._live.sent_bytes += len(frame.data)
-        sink.write_frame(frame)
-        if after.closed:
-            self._finish()
-
-    def pump(self) -> None:
-        """Send what lies between the position and the tail, one chunk a turn of the loop."""
-        self._pumping = None
-        sink = self._sink
-        if self._done or sink is None or sink.blocked:
-            return
-        state = self._stream.durable
-        if state is None or state.id != self._stream_id:
-            self.deleted()
-            return
-        if self.position == state.tail:
-            if state.closed:
-                self._control(state)
-                self._finish()
-            return
-        try:
-            self.position, event = self._live.event(self._stream, self.position)
-        except Refusal:
-            # Retention has passed it by: the control event tells where it was.
-            self.end()
-            return
-        except Exception as error:
-            # The reader comes back to where it was, and is told what is wrong then.
-            self._live.report(error)
-            self._finish()
-            return
-        if len(event.data) <= _JOINED_BYTES_MAX:
-            # In one piece, as commits come: whoever looks at pieces finds both events in one.
-            self._control(state, event.data)
-        else:
-            self._live.sent_bytes += len(event.data)
-            sink.write_frame(event)
-            self._control(state)
-        if self.position == state.tail and state.closed:
-            self._finish()
-        elif self.position != state.tail:
-            self._pumping = self._live.loop.call_soon(self.pump)
-
-    def deleted(self) -> None:
-        if not self._done and self._sink is not None:
-            self._sink.write_frame(Frame(sse.deleted_event(self.position)))
-            self._finish()
-
-    def end(self) -> None:
-        """§8.2: about every minute, and when the server stops: a last control event."""
-        state = self._stream.durable
-        if self._done or self._sink is None:
-            return
-        if state is None or state.id != self._stream_id:
-            self.deleted()
-            return
-        self._control(state)
-        self._finish()
-
-    def _beat(self) -> None:
-        """A comment now and then keeps proxies from closing a quiet connection."""
-        if self._sink is not None and not self._sink.blocked:
-            self._sink.write_frame(_HEARTBEAT)
-        self._live.engine.touch(self._stream)
-        self._timers[1] = self._live.loop.call_later(HEARTBEAT_S, self._beat)
-
-    def _control(self, state: StreamState, data: bytes | memoryview = b"") -> None:
-        assert self._sink is not None
-        self.cursor = max(self.cursor, self._live.current_cursor())
-        up_to_date = self.position == state.tail
-        closed = up_to_date and state.closed
-        control = sse.control_event(
-            self.position, cursor=self.cursor, up_to_date=up_to_date, closed=closed
-        )
-        frame = Frame(b"".join((data, control)))
-        self._live.sent_bytes += len(frame.data)
-        self._sink.write_frame(frame)
-
-    def _finish(self) -> None:
-        sink = self._sink
-        self.cancel()
-        if sink is not None:
-            sink.finish()

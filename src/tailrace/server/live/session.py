@@ -1,0 +1,179 @@
+"""A reader of events (§5.8): at the tail, or on its way there."""
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Final
+
+from tailrace.engine.stream import Stream
+from tailrace.protocol.errors import Refusal
+from tailrace.protocol.offset import Offset
+from tailrace.protocol.state import StreamState
+from tailrace.server import sse
+from tailrace.server.message import Frame, Request, Sink
+
+if TYPE_CHECKING:
+    from tailrace.server.live.live import Live
+
+__all__ = ["SseSession"]
+
+HEARTBEAT_S: Final = 15.0
+# Readers that connected together must not all come back together.
+_RECYCLE_JITTER: Final = 0.1
+_JOINED_BYTES_MAX: Final = 32 << 10
+_HEARTBEAT: Final = Frame(sse.HEARTBEAT)
+
+
+class SseSession:
+    """
+    One SSE reader: `position` is all that it has been sent.
+
+    It is either at the tail, and then `advance` gives it each commit's frame, or behind, and then
+    `pump` reads on from storage whenever the sink has room.
+    """
+
+    endless = True
+
+    def __init__(
+        self, live: "Live", request: Request, stream: Stream, start: Offset, cursor: int
+    ) -> None:
+        self.request = request
+        self.client = live.doors.client(request)
+        self.position = start
+        self.cursor = cursor
+        self._live = live
+        self._stream = stream
+        state = stream.durable
+        assert state is not None
+        # Deleted and created again under the same name is another stream.
+        self._stream_id = state.id
+        self._sink: Sink | None = None
+        self._done = False
+        self._pumping: asyncio.Handle | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        # From now on, not from `start`: a stream that nobody waits for may leave memory.
+        live.join(stream, self)
+
+    # -- the transport's side ----------------------------------------------------------------
+
+    def start(self, sink: Sink) -> None:
+        self._sink = sink
+        loop = self._live.loop
+        recycle_s = self._live.sse_s * (1 + random.uniform(-_RECYCLE_JITTER, _RECYCLE_JITTER))
+        self._timers = [
+            loop.call_later(self._live.rest_s(self.request, recycle_s), self.end),
+            loop.call_later(HEARTBEAT_S, self._beat),
+        ]
+        state = self._stream.durable
+        if state is not None and state.id == self._stream_id and self.position == state.tail:
+            # §5.8, §6: at the tail the first event is a control event.
+            self._control(state)
+            if state.closed:
+                self._finish()
+                return
+        self.pump()
+        if self._live.draining:
+            self.end()
+
+    def drained(self) -> None:
+        self.pump()
+
+    def cancel(self) -> None:
+        self._done = True
+        for timer in self._timers:
+            timer.cancel()
+        if self._pumping is not None:
+            self._pumping.cancel()
+        self._live.leave(self._stream, self)
+
+    # -- the stream's side -------------------------------------------------------------------
+
+    def advance(self, before: Offset, after: StreamState, frame: Frame) -> None:
+        """A commit, encoded for all: take it if it is what comes next."""
+        sink = self._sink
+        if sink is None or sink.blocked or self.position != before:
+            # Behind: `pump` reads it from storage when it gets there.
+            return
+        self.position = after.tail
+        self._live.sent_bytes += len(frame.data)
+        sink.write_frame(frame)
+        if after.closed:
+            self._finish()
+
+    def pump(self) -> None:
+        """Send what lies between the position and the tail, one chunk a turn of the loop."""
+        self._pumping = None
+        sink = self._sink
+        if self._done or sink is None or sink.blocked:
+            return
+        state = self._stream.durable
+        if state is None or state.id != self._stream_id:
+            self.deleted()
+            return
+        if self.position == state.tail:
+            if state.closed:
+                self._control(state)
+                self._finish()
+            return
+        try:
+            self.position, event = self._live.event(self._stream, self.position)
+        except Refusal:
+            # Retention has passed it by: the control event tells where it was.
+            self.end()
+            return
+        except Exception as error:
+            # The reader comes back to where it was, and is told what is wrong then.
+            self._live.report(error)
+            self._finish()
+            return
+        if len(event.data) <= _JOINED_BYTES_MAX:
+            # In one piece, as commits come: whoever looks at pieces finds both events in one.
+            self._control(state, event.data)
+        else:
+            self._live.sent_bytes += len(event.data)
+            sink.write_frame(event)
+            self._control(state)
+        if self.position == state.tail and state.closed:
+            self._finish()
+        elif self.position != state.tail:
+            self._pumping = self._live.loop.call_soon(self.pump)
+
+    def deleted(self) -> None:
+        if not self._done and self._sink is not None:
+            self._sink.write_frame(Frame(sse.deleted_event(self.position)))
+            self._finish()
+
+    def end(self) -> None:
+        """§8.2: about every minute, and when the server stops: a last control event."""
+        state = self._stream.durable
+        if self._done or self._sink is None:
+            return
+        if state is None or state.id != self._stream_id:
+            self.deleted()
+            return
+        self._control(state)
+        self._finish()
+
+    def _beat(self) -> None:
+        """A comment now and then keeps proxies from closing a quiet connection."""
+        if self._sink is not None and not self._sink.blocked:
+            self._sink.write_frame(_HEARTBEAT)
+        self._live.engine.touch(self._stream)
+        self._timers[1] = self._live.loop.call_later(HEARTBEAT_S, self._beat)
+
+    def _control(self, state: StreamState, data: bytes | memoryview = b"") -> None:
+        assert self._sink is not None
+        self.cursor = max(self.cursor, self._live.current_cursor())
+        up_to_date = self.position == state.tail
+        closed = up_to_date and state.closed
+        control = sse.control_event(
+            self.position, cursor=self.cursor, up_to_date=up_to_date, closed=closed
+        )
+        frame = Frame(b"".join((data, control)))
+        self._live.sent_bytes += len(frame.data)
+        self._sink.write_frame(frame)
+
+    def _finish(self) -> None:
+        sink = self._sink
+        self.cancel()
+        if sink is not None:
+            sink.finish()
