@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tailrace.server.live import session
 from tests.support.http import Connection
 from tests.support.in_process import InProcessServer
 from tests.support.streams import EventStream
