@@ -131,8 +131,6 @@ class Service:
         self._ui = Ui()
         self._tasks: set[asyncio.Task[Response]] = set()
         self._loop = asyncio.get_running_loop()
-        # Not the loop's: uvloop's clock stands still within a turn, and an append is often in one.
-        self._now = time.monotonic
         self.live = Live(
             engine,
             self._reads,
@@ -153,6 +151,7 @@ class Service:
 
         Returns what to cancel if the peer goes away before a waiting answer came.
         """
+        # Not the loop's: uvloop's clock stands still within a turn, and an append is often in one.
         request.started = time.monotonic()
         try:
             if request.repeated is not None:
