@@ -85,7 +85,7 @@ def page(
 
 
 def all_buckets(world: World, prefix: bytes, after: bytes, most: int) -> BucketPage:
-    return world.run(world.engine.buckets.all(prefix, after, most, lambda _: True))
+    return world.run(world.engine.buckets.all([(prefix, True)], after, most))
 
 
 def ids(found: Page) -> list[bytes]:
@@ -651,6 +651,37 @@ class TestDurability:
         left = [name for name in listed if chr(name[-1]) not in leaving]
         got = all_buckets(world, b"all", b"", 99)
         assert [name for name, _ in got.buckets] == sorted([*left, b"all1-"])
+
+    @pytest.mark.parametrize("step", [1, 2, 128])
+    def test_of_all_buckets_only_those_that_are_asked_for_are_looked_at(
+        self, held: Held, monkeypatch: pytest.MonkeyPatch, step: int
+    ) -> None:
+        """Neither loaded nor gone through: how many others there are shows in nothing."""
+        monkeypatch.setattr(engine_buckets, "LIST_STEP", step)
+        world, _ = held
+        made = [b"aaa-%d" % at for at in range(4)] + [b"aab-%d" % at for at in range(4)]
+        for name in (*made, b"zzzz"):
+            put(world, name)
+            world.create(key(b"brief", name), ttl_s=1)
+        world.settle()
+        world.now += 1000
+        forget_all(world)
+        parts = [(b"aaa-1", False), (b"aaa-none", False), (b"aab-", True), (b"zzzz", False)]
+        listed = [b"aaa-1", *made[4:], b"zzzz"]
+        looked: set[bytes] = set()
+        for name in ("bucket", "load"):
+            load = getattr(world.engine.store, name)
+            monkeypatch.setattr(
+                world.engine.store, name, lambda at, load=load: (looked.add(at), load(at))[1]
+            )
+        for most in range(1, 8):
+            for start in range(len(listed)):
+                after = listed[start - 1] if start else b""
+                got = world.run(world.engine.buckets.all(parts, after, most))
+                assert [name for name, _ in got.buckets] == listed[start : start + most]
+                assert got.has_more == (start + most < len(listed))
+                assert all(state.streams == 0 for _, state in got.buckets)
+        assert {at.partition(b"\0")[0] for at in looked} == {*listed, b"aaa-none"}
 
     def test_a_stream_that_expires_before_it_is_durable_is_not_taken_off(self, held: Held) -> None:
         """The count is never below zero: what was not counted yet cannot have expired from it."""

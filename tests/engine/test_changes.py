@@ -26,11 +26,12 @@ def test_each_stream_once_by_its_last_change() -> None:
 
 
 def test_streams_without_a_bucket_are_not_remembered() -> None:
-    changes = Changes()
-    before = changes.position
-    changes.note(b"\0path")
-    changes.note(b"name")
-    assert changes.position == before
+    changes = Changes(count_max=1)
+    start = changes.position
+    for number in range(9):
+        changes.note(b"\0path%d" % number)
+        changes.note(b"name%d" % number)
+    assert changes.since(BUCKET, start) == []
 
 
 @pytest.mark.parametrize("position", ["", "x", "0-1", "é", "-", "0" * 16 + "-", "0" * 16 + "-x"])
@@ -48,6 +49,35 @@ def test_a_position_from_the_future_is_gone() -> None:
     changes = Changes()
     with pytest.raises(PositionGone):
         changes.since(BUCKET, changes.at(1))
+
+
+def test_a_position_tells_nothing_of_how_much_is_written() -> None:
+    """Not by its digits, not by its length, and not by being another one or the same."""
+    changes = Changes()
+    idle = [changes.position for _ in range(100)]
+    for number in range(10_000):
+        changes.note(key(number, OTHER))
+    busy = [changes.position for _ in range(100)]
+    assert len({*idle, *busy}) == 200
+    assert len({len(position) for position in (*idle, *busy)}) == 1
+    # No byte of them is that of a counter: in each place there are many values, before and after.
+    for texts in (idle, busy):
+        sealed = [bytes.fromhex(text.partition("-")[2]) for text in texts]
+        assert all(len(set(values)) > 30 for values in zip(*sealed, strict=True))
+
+
+def test_a_position_that_was_tampered_with_is_gone() -> None:
+    """Whoever could try numbers near a known one would find out where the count is."""
+    changes = Changes()
+    changes.note(key(1))
+    run, _, sealed = changes.position.partition("-")
+    for at in range(len(sealed)):
+        digit = f"{int(sealed[at], 16) ^ 1:x}"
+        with pytest.raises(PositionGone):
+            changes.since(BUCKET, f"{run}-{sealed[:at]}{digit}{sealed[at + 1 :]}")
+    for other in (sealed[:-1], sealed[:-2], "0", "1", "0" * len(sealed)):
+        with pytest.raises(PositionGone):
+            changes.since(BUCKET, f"{run}-{other}")
 
 
 def test_a_forgotten_bucket_leaves_its_floor() -> None:

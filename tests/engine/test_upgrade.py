@@ -6,6 +6,7 @@ what these tests write back into one.
 """
 
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -149,25 +150,52 @@ def test_an_older_version_refuses_it_from_the_first_write_on(
     assert buckets_of(tmp_path / "data") == expected
 
 
-def test_a_stream_that_cannot_be_read_is_left_out(
+DAMAGES = {
+    "RocksDB": Exception("Corruption: block checksum mismatch"),
+    "a record": ValueError("record version 77 is not known"),
+    "a head": struct.error("unpack_from requires a buffer of at least 28 bytes"),
+    "a checkpoint": msgspec.DecodeError("trailing characters"),
+    "no checkpoint": AssertionError("a name without a state"),
+}
+
+
+def fail_to_load(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    load = RocksStore.load
+
+    def broken(self: RocksStore, key: bytes) -> object:
+        if key == BUCKETS[2] + b"\0s1":
+            raise error
+        return load(self, key)
+
+    monkeypatch.setattr(RocksStore, "load", broken)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_stream_that_is_damaged_is_left_out(
     filled: Filled,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
+    damage: str,
 ) -> None:
     """A server that ran before with one must not fail to start now."""
     expected = filled(tmp_path / "data")
     age(tmp_path / "data")
-    load = RocksStore.load
-    damaged = BUCKETS[2] + b"\0s1"
-
-    def broken(self: RocksStore, key: bytes) -> object:
-        if key == damaged:
-            raise ValueError("a record is damaged")
-        return load(self, key)
-
-    monkeypatch.setattr(RocksStore, "load", broken)
+    fail_to_load(monkeypatch, DAMAGES[damage])
     found = buckets_of(tmp_path / "data")
     assert found.pop(BUCKETS[2]) != expected.pop(BUCKETS[2])
     assert found == expected
     assert "cannot be read" in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("error", [Exception("IO error: too many open files"), MemoryError()])
+def test_what_may_be_better_next_time_is_counted_then(
+    filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    expected = filled(tmp_path / "data")
+    age(tmp_path / "data")
+    with monkeypatch.context() as patch:
+        fail_to_load(patch, error)
+        with pytest.raises(EngineError, match="cannot be upgraded"):
+            RocksStore(tmp_path / "data")
+    assert buckets_of(tmp_path / "data") == expected

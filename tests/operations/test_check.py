@@ -94,6 +94,10 @@ def forget_name(store: RocksStore) -> None:
     del store._names[CHAT]
 
 
+def name_twice(store: RocksStore) -> None:
+    store._names[b"rooms\0another"] = id_of(store, CHAT)
+
+
 def forget_state(store: RocksStore) -> None:
     del store._states[id_of(store, CHAT)]
 
@@ -152,6 +156,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda store: put_state(store, PRODUCED, closed=True), "do not lead to its checkpoint",
     ),
     "a name is missing": (forget_name, "do not belong together"),
+    "a stream has two names": (name_twice, "that of a stream of another name"),
     "a state is missing": (forget_state, "its checkpoint is missing"),
     "names are swapped": (swap_names, "do not belong together"),
     "a bucket counts wrongly": (lambda store: put_row(store, (1, 3, 77)), "and says 3 of 77"),
@@ -220,30 +225,6 @@ def test_nothing_is_changed(copied: Path) -> None:
     assert {name: entry[::2] for name, entry in after.items()} == {
         name: entry[::2] for name, entry in before.items()
     }
-
-
-def test_a_damaged_end_of_the_log_is_told_in_bytes_and_the_rest_is_checked(copied: Path) -> None:
-    (log,) = (path for path in copied.glob("*.log") if path.stat().st_size)
-    data = bytearray(log.read_bytes())
-    data[-1] ^= 1
-    log.write_bytes(data)
-    checked, found = check(copied)
-    assert checked.contents
-    assert checked.streams > 50
-    (finding,) = found
-    assert finding.file == log.name
-    assert finding.offset is not None
-    assert f"{len(data) - finding.offset} bytes from here on are lost" in finding.problem
-
-
-def test_a_torn_end_is_no_finding_once_a_server_has_cut_it_off(copied: Path) -> None:
-    (log,) = (path for path in copied.glob("*.log") if path.stat().st_size)
-    with log.open("r+b") as file:
-        file.truncate(log.stat().st_size - 20_000)
-    assert len(check(copied)[1]) == 1
-    with ServerProcess(copied) as server:
-        server.kill()
-    no_damage(copied)
 
 
 def test_a_directory_of_an_older_format_is_upgraded_first(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from rocksdict import Rdict
 
 from tailrace.engine.rocks import RocksStore
+from tailrace.engine.rocks.options import FAMILIES
 from tests.operations.building import BLOB_BYTES, no_damage, run
 from tests.support.chance import derive
 from tests.support.http import Connection
@@ -67,3 +69,36 @@ def test_a_damaged_directory_is_not_compacted(copied: Path, kind: str) -> None:
     done = run("compact", "--data-dir", copied)
     assert done.returncode == 1
     assert b"cannot be opened" in done.stderr
+
+
+def test_a_damaged_table_is_told_in_a_line_and_the_directory_is_let_go(copied: Path) -> None:
+    """RocksDB opens it, fails to compact it, and fails to close it for the same reason."""
+    table = max(copied.glob("*.sst"), key=lambda path: path.stat().st_size)
+    data = bytearray(table.read_bytes())
+    data[1000] ^= 1
+    table.write_bytes(data)
+    done = run("compact", "--data-dir", copied)
+    assert done.returncode == 1
+    first, hint = done.stderr.decode().splitlines()
+    assert first.startswith(f"tailrace: {copied} cannot be compacted: Corruption")
+    assert "tailrace check" in hint
+
+
+def test_a_store_that_cannot_be_closed_well_is_closed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RocksStore(tmp_path)
+    closed = []
+
+    def fail(family: Rdict) -> Exception:
+        family.close()
+        closed.append(family)
+        return OSError(f"failure {len(closed)}")
+
+    monkeypatch.setattr("tailrace.engine.rocks.store._close", fail)
+    with pytest.raises(OSError, match="failure 1"):
+        store.close()
+    assert len(closed) == len(FAMILIES) + 1
+    closed.clear()
+    monkeypatch.undo()
+    RocksStore(tmp_path).close()

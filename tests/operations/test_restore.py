@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import stat
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -176,6 +178,70 @@ def test_a_directory_that_is_not_empty_is_left_as_it_is(backup: bytes, tmp_path:
     done = run("restore", "-", "--data-dir", directory, stdin=backup)
     assert done.returncode == 4
     assert b"is not empty" in done.stderr
+
+
+def test_a_directory_that_exists_stays_what_it_is(backup: bytes, tmp_path: Path) -> None:
+    """Its rights and its owner, whose the files then are, too."""
+    directory = tmp_path / "data"
+    directory.mkdir()
+    directory.chmod(0o750)
+    if os.geteuid() == 0:
+        os.chown(directory, 4321, 1234)
+    before = directory.stat()
+    restored(backup, directory)
+    after = directory.stat()
+    for name in ("st_ino", "st_mode", "st_uid", "st_gid"):
+        assert getattr(after, name) == getattr(before, name)
+    for path in directory.rglob("*"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (after.st_uid, after.st_gid)
+    assert not any(directory.glob(".restore-*"))
+    assert no_damage(directory).streams == 1
+
+
+def test_one_that_is_refused_leaves_an_empty_directory_empty(backup: bytes, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    with pytest.raises(BackupInvalid):
+        restored(backup[:-700], tmp_path / "data")
+    assert [path.name for path in tmp_path.rglob("*")] == ["data"]
+
+
+def test_a_directory_that_is_new_is_its_owners_alone(backup: bytes, tmp_path: Path) -> None:
+    restored(backup, tmp_path / "data")
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_what_a_link_leads_to_is_filled(backup: bytes, tmp_path: Path, exists: bool) -> None:
+    if exists:
+        (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    restored(backup, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert no_damage(tmp_path / "real").streams == 1
+
+
+@pytest.mark.parametrize("kind", ["file", "loop"])
+def test_what_is_no_directory_is_refused_before_anything_is_read(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "data"
+    if kind == "file":
+        place.write_bytes(b"x")
+    else:
+        place.symlink_to("data")
+    source = io.BytesIO(b"not read")
+    with pytest.raises(OSError):
+        restore(source, place, FORMAT_VERSION, lambda _: lambda _: None)
+    assert source.tell() == 0
+    assert list(tmp_path.iterdir()) == [place]
+
+
+@pytest.mark.parametrize("size", [-1, -512])
+def test_a_negative_size_is_refused_and_not_read_to_the_end(tmp_path: Path, size: int) -> None:
+    member = tarfile.TarInfo(MANIFEST)
+    member.size = size
+    source = io.BytesIO(member.tobuf(tarfile.GNU_FORMAT) + bytes(10_000))
+    with pytest.raises(BackupInvalid):
+        restore(source, tmp_path / "data", FORMAT_VERSION, lambda _: lambda _: None)
+    assert source.tell() == 512
 
 
 def test_the_command_says_what_to_do_next(backup: bytes, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class Http2ServerProcess(AsgiServerProcess):
     def _command(self, port: int) -> list[str]:
         return [
             *(sys.executable, "-m", "hypercorn", "tests.support.asgi_app:app"),
-            *("--bind", f"127.0.0.1:{port}", "--worker-class", "asyncio"),
+            *("--bind", f"127.0.0.1:{port}", "--workers", "0"),
             *("--certfile", str(self._certificate), "--keyfile", str(self._key)),
         ]
 

@@ -35,4 +35,4 @@ def test_where_it_cannot_be_the_log_says_so(tmp_path: Path) -> None:
     with FrugalServerProcess(tmp_path, "ulimit -n 900", *options) as server:
         assert soft_limit(server) == 900
         (warning,) = [event for event in server.events() if event["level"] == "warning"]
-        assert warning["open_files_max"] == 900
+        assert (warning["open_files_max"], warning["connections_max"]) == (900, 450)

@@ -235,6 +235,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, dic
         "one": add_token(file, "one", ["read:/alpha"])[1],
         "part": add_token(file, "part", ["read:/alpha/x-*", "append:/beta-log"])[1],
         "base": add_token(file, "base", ["read:/v1/stream/team"])[1],
+        "begin": add_token(file, "begin", ["read:/al*", "read:/alpha/y", "read:/-/metrics"])[1],
+        "ways": add_token(file, "ways", ["read:/beta-log/*", "read:/beta-log", "read:/none"])[1],
     }
     options = ("--engine", "memory", "--access", str(file))
     with ServerProcess(directory / "data", *options) as server:
@@ -259,6 +261,8 @@ class TestAccess:
             ("one", ["alpha"], []),
             ("part", ["alpha"], []),
             ("base", [], ["team/a"]),
+            ("begin", ["alpha"], []),
+            ("ways", ["beta-log"], []),
         ],
     )
     def test_each_sees_their_own(
@@ -268,6 +272,20 @@ class TestAccess:
         assert names(ask(api, "buckets", tokens[who])) == buckets
         found = ask(api, "paths", tokens[who])["streams"]
         assert [item["stream_id"] for item in found] == paths
+
+    def test_in_pages_and_by_prefix_whatever_grants_are_like(
+        self, guarded: tuple[Api, dict[str, str]]
+    ) -> None:
+        api, tokens = guarded
+        assert names(ask(api, "buckets", tokens["begin"], prefix="alph")) == ["alpha"]
+        assert names(ask(api, "buckets", tokens["begin"], prefix="a")) == ["alpha"]
+        for prefix in ("alphb", "b", "alpha\0", "alpha\0x"):
+            for who in ("begin", "part"):
+                assert names(ask(api, "buckets", tokens[who], prefix=prefix)) == []
+        for who in ("one", "part", "begin"):
+            page = ask(api, "buckets", tokens[who], limit="1")
+            assert (names(page), page["has_more"]) == (["alpha"], False)
+            assert names(ask(api, "buckets", tokens[who], after="alpha")) == []
 
     @pytest.mark.parametrize(
         ("who", "query", "status"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -13,9 +14,11 @@ import pytest
 
 from tailrace.protocol.state import Publish, Snapshot
 from tailrace.server import rows
+from tailrace.server.access import Access
 from tailrace.server.errors import ArrowMissing
 from tailrace.server.message import Frame, Request
 from tests.contract.harness import KINDS, World
+from tests.server.access.making import AccessToml, bearer
 
 KEY = b"\0s"
 MESSAGE = b"x" * (1 << 20)
@@ -50,13 +53,18 @@ class Peer:
         self.aborted = True
 
 
-def start(world: World, *ranges: dict[str, str]) -> tuple[Any, Peer]:
+def start(
+    world: World, *ranges: dict[str, str], access: Access | None = None, token: str = ""
+) -> tuple[Any, Peer]:
     """An answer whose first piece is on its way."""
-    body = msgspec.json.encode({"ranges": ranges})
+    request = Request("POST", b"/-/rows", b"", {}, msgspec.json.encode({"ranges": ranges}))
     peer = Peer()
+    if access is not None:
+        request.headers = bearer(token)
+        request.principal = access.identify(request)
 
     async def begin() -> Any:
-        answer = await rows.Rows(world.engine).answer(Request("POST", b"/-/rows", b"", {}, body))
+        answer = await rows.Rows(world.engine, access).answer(request)
         assert answer.live is not None
         answer.live.start(peer)
         return answer.live
@@ -102,6 +110,34 @@ def test_a_stream_that_is_deleted_is_read_to_its_end(world: World) -> None:
     assert peer.finished and values(peer) == EXPECTED
     world.sweep()
     assert records(world, stream_id) == 0
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+def test_a_slow_reader_does_not_outlive_its_rights(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Not in the range that it is in the middle of, and not in those that come after."""
+    toml = AccessToml(tmp_path / "access.toml")
+    token = toml.token("read:/v1/stream", expires="2999-01-01T00:00:00Z")
+    access = toml.load()
+    ranges = [{"path": "s"}, {"path": "s"}, {"path": "later"}]
+    live, peer = start(world, *ranges, access=access, token=token)
+    drain(world, live, peer, 3)
+    world.create(b"\0later", body=b"WRITTEN LATER")
+    if how == "revoked":
+        toml.remove(token)
+        access.reload()
+    else:
+        monkeypatch.setattr("tailrace.server.access.access._now_ms", lambda: 1 << 50)
+    drain(world, live, peer)
+    assert peer.finished
+    found = pa.ipc.open_stream(b"".join(peer.pieces)).read_all().to_pylist()
+    read = [row["value"] for row in found if row["status"] is None]
+    assert 0 < len(read) < COUNT and read == EXPECTED[: len(read)]
+    ends = [(row["range"], row["status"]) for row in found if row["status"] is not None]
+    assert ends == [(at, "credentials-refused") for at in range(3)]
+    detail = json.loads(found[-1]["detail"])
+    assert detail["status"] == 401 and "not good any more" in detail["detail"]
 
 
 def test_a_snapshot_takes_nothing_from_who_reads(world: World) -> None:

@@ -171,11 +171,13 @@ def test_plain_bytes_harm_nobody(server: ServerProcess, authority: Authority) ->
     connection.close()
 
 
+@pytest.mark.parametrize(("before", "after"), [("ec", "ec"), ("ec", "rsa"), ("rsa", "ec")])
 def test_a_certificate_is_replaced_without_dropping_a_connection(
-    authority: Authority, tmp_path: Path
+    authority: Authority, tmp_path: Path, before: str, after: str
 ) -> None:
-    certificate, key = authority.issue("before")
-    after_certificate, after_key = authority.issue("after")
+    """By one of another kind, too: a client could choose the old one if it were still there."""
+    certificate, key = authority.issue("before", before)
+    after_certificate, after_key = authority.issue("after", after)
     options = ("--tls-cert", str(certificate), "--tls-key", str(key), "--engine", "memory")
     with ServerProcess(tmp_path / "data", *options) as server:
         assert name_of(server, authority) == "before"
@@ -197,6 +199,20 @@ def test_a_certificate_is_replaced_without_dropping_a_connection(
         assert kept.getresponse().read()
         assert kept.sock is kept_socket
         kept.close()
+
+
+def test_a_key_alone_does_not_serve_in_the_clear(authority: Authority) -> None:
+    _, key = authority.issue("alone")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tailrace", "serve", "--port", "0", "--engine", "memory"),
+            *("--tls-key", str(key)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, "--tls-key needs --tls-cert" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("wrong", ["missing", "mismatch", "no PEM"])

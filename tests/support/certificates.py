@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 __all__ = ["Authority"]
@@ -30,9 +30,9 @@ class Authority:
         self.file = directory / "authority.pem"
         self.file.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
 
-    def issue(self, name: str) -> tuple[Path, Path]:
+    def issue(self, name: str, kind: str = "ec") -> tuple[Path, Path]:
         """A certificate for 127.0.0.1 with this common name, and its key."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = ec.generate_private_key(ec.SECP256R1()) if kind == "ec" else _rsa_key()
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
         builder = self._builder(subject, key).add_extension(
@@ -55,7 +55,7 @@ class Authority:
         return ssl.create_default_context(cafile=str(self.file))
 
     def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
     ) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
         return (
@@ -74,6 +74,10 @@ class Authority:
                 critical=False,
             )
         )
+
+
+def _rsa_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(65537, 2048)
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

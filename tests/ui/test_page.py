@@ -474,6 +474,31 @@ class TestElsewhere:
             page.goto("about:blank")
             ui.watched.trouble = [item for item in ui.watched.trouble if "about:blank" not in item]
 
+    def test_a_link_leads_to_nowhere_outside_of_its_mount(
+        self, open_ui: OpenUi, tmp_path: Path
+    ) -> None:
+        """Links are made by others, and a token goes along with what the page asks for."""
+        with AsgiServerProcess(tmp_path, "--engine", "memory") as server:
+            ui = open_ui(server)
+            seen: list[str] = []
+            ui.page.on("request", lambda request: seen.append(request.url))
+            for name in ("..", ".", "%2E%2E", "%2e"):
+                page = ui.open(f"#/b/{name}")
+                page.reload()
+                told = page.locator("main [role=alert]")
+                expect(told).to_contain_text("No such name")
+                # To try again is no way out.
+                ui.button("Try again", told).click()
+                expect(told).to_contain_text("No such name")
+                # Nor is what can be done to what is shown.
+                ui.button("New stream").click()
+                ui.dialog().get_by_label("Name").fill("streams")
+                ui.button("Create stream").click()
+                expect(ui.dialog().get_by_role("alert")).to_contain_text("Nothing can be called so")
+                page.keyboard.press("Escape")
+            assert len(seen) > 8
+            assert [url for url in seen if not url.startswith(f"{server.url}/-/")] == []
+
     def test_a_token_where_the_server_asks_for_one(self, open_ui: OpenUi, tmp_path: Path) -> None:
         file = tmp_path / "access.toml"
         _, root = add_token(file, "root", ["*:/"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from tests.server.access.making import AccessToml
 from tests.support.http import Connection
 from tests.support.server import ServerProcess
+from tests.support.together import wait_until
 
 LARGE = 50_000_000
 
@@ -77,3 +80,26 @@ def test_what_is_granted_is_served_on(server: ServerProcess, reader: str) -> Non
                 "GET", "/v1/stream/x", {"Authorization": f"Bearer {reader}"}
             )
             assert answer.status == 404
+
+
+def test_a_body_behind_a_request_that_waits_is_refused_before_it_is_sent(
+    server: ServerProcess, access: AccessToml, reader: str
+) -> None:
+    """Else one who may read could have others' bodies collected behind it, on any connection."""
+    operator = access.token("*:/")
+    os.kill(server.pid, signal.SIGHUP)
+    path = "/v1/stream/waits"
+    headers = {"Authorization": f"Bearer {operator}", "Content-Type": "text/plain"}
+    with Connection.to(server.url) as connection:
+        wait_until(lambda: connection.request("PUT", path, headers).status in (200, 201))
+    with Connection.to(server.url) as connection:
+        connection.send(
+            f"GET {path}?offset=-1&live=long-poll HTTP/1.1\r\nHost: x\r\n"
+            f"Authorization: Bearer {reader}\r\n\r\n"
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {LARGE}\r\n\r\n".encode()
+        )
+        with Connection.to(server.url) as other:
+            assert other.request("POST", path, headers, b"hello").status == 204
+        assert connection.read_response().body == b"hello"
+        assert connection.read_response().status == 401
+        assert connection.closed_by_peer()

@@ -92,3 +92,13 @@ def test_publishing_twice_on_one_connection(api: Api, path: str) -> None:
     tail = api.append(path, b"def")
     publish(api, path, tail, b"later")
     assert api.head(path).headers["stream-snapshot-offset"] == tail
+
+
+def test_a_snapshot_of_nothing_that_does_not_even_say_so(api: Api, path: str) -> None:
+    """As `curl -X PUT` sends it: neither a length nor chunks."""
+    tail = api.tail(path)
+    with api.connect() as connection:
+        connection.send(f"PUT {path}/snapshot/{tail} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert connection.read_response().status == 204
+        answer = connection.request("GET", f"{path}/snapshot/{tail}")
+        assert (answer.status, answer.body) == (200, b"")

@@ -28,7 +28,8 @@ def check(data_dir: Path, is_json: bool, progress: bool | None) -> int:
     Verify all that is stored: every checksum, every record, every stream.
 
     Nothing is changed. No server may be using the directory; a backup of one that runs can be
-    restored elsewhere, and checked there. Exits with 1 if anything is damaged.
+    restored elsewhere, and checked there. Exits with 1 if anything is damaged; the torn end of a
+    log, as a server leaves it that is killed, is not.
     """
     need_server()
     from tailrace.engine.rocks.check import DirectoryInUse, NoDatabase, total_bytes
@@ -61,6 +62,8 @@ def _sum(output: Output, checked: "Checked", *, is_json: bool) -> None:
     if is_json:
         output.line(msgspec.json.encode({"summary": checked}))
     else:
+        for remark in checked.remarks:
+            output.line(one_line(remark.line()).encode("utf-8", "backslashreplace"))
         looked = [
             counted(checked.streams, "stream"),
             counted(checked.records, "record"),

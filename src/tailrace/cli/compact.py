@@ -55,13 +55,15 @@ def _run(data_dir: Path, size: int, progress: bool | None) -> int:
     except EngineError as error:
         raise Failure(str(error)) from error
     try:
-        with shown("compact", size, progress) as told:
-            reclaimed = reclaim_all(store, lambda _: None)
-            share = size // (len(FAMILIES) + 1)
-            store.compact_all(lambda _: told.advance(share, 0))
+        try:
+            with shown("compact", size, progress) as told:
+                reclaimed = reclaim_all(store, lambda _: None)
+                share = size // (len(FAMILIES) + 1)
+                store.compact_all(lambda _: told.advance(share, 0))
+        finally:
+            # It flushes, and fails once more where the disk or a table does.
+            store.close()
     except Exception as error:  # rocksdict raises plain Exception
         hint = "what is stored is as it was; free some space, and look with: tailrace check"
         raise Failure(f"{data_dir} cannot be compacted: {error}", hint=hint) from error
-    finally:
-        store.close()
     return reclaimed

@@ -3,15 +3,17 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import wraps
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import click
+from click.core import ParameterSource
 
 from tailrace.cli.explain import Subject, explain
-from tailrace.cli.failures import Failure
+from tailrace.cli.failures import Failure, show
 from tailrace.cli.words import BUCKET, SECONDS, TEXT, check_url, is_url
 from tailrace.client import Bucket, Client, Refused, Retry, Stream, TailraceError
 
@@ -64,6 +66,14 @@ class Server:
     timeout_s: float
     retries: int | None
     headers: dict[str, str]
+    ambient_token: bool = False
+    """Whether the token in its headers is that of the environment, which nobody named with it."""
+
+    def without_token(self) -> "Server":
+        headers = {
+            name: value for name, value in self.headers.items() if name.lower() != "authorization"
+        }
+        return replace(self, headers=headers, ambient_token=False)
 
     def client(self, patience: Patience = Patience.BRIEF) -> Client:
         attempts, longest_s = patience.value
@@ -237,9 +247,12 @@ def server_options(command: Command) -> Command:
         retries: int | None,
         **kwargs: Any,
     ) -> None:
+        ambient = False
         if token and not any(name.lower() == "authorization" for name in headers):
             headers = {**headers, "Authorization": f"Bearer {token}"}
-        command(*args, server=Server(url, timeout, retries, headers), **kwargs)
+            source = click.get_current_context().get_parameter_source("token")
+            ambient = source is ParameterSource.ENVIRONMENT
+        command(*args, server=Server(url, timeout, retries, headers, ambient), **kwargs)
 
     return run
 
@@ -284,6 +297,25 @@ def make_target(server: Server, path: str, bucket: str) -> Target:
             raise click.UsageError(f"PATH: {wrong}")
         scheme, mark, rest = path.partition("://")
         path = scheme.lower() + mark + rest
+        if server.ambient_token and _origin(path) != _origin(server.url):
+            server = _withhold(server, path)
     if not path.strip("/"):
         raise click.UsageError("PATH is empty")
     return Target(server, path, bucket)
+
+
+def _withhold(server: Server, url: str) -> Server:
+    """The token of the environment is the server's: a URL from elsewhere must not collect it."""
+    place = urlsplit(url).netloc
+    # Said once, however many paths there are.
+    said = click.get_current_context().meta.setdefault(f"{__name__}.withheld", set())
+    if place not in said:
+        said.add(place)
+        show(f"{TOKEN_VARIABLE} is for {server.url} and not sent to {place}: --token sends it")
+    return server.without_token()
+
+
+def _origin(url: str) -> tuple[str, str, int]:
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return parts.scheme, parts.hostname or "", port

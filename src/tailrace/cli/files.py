@@ -1,5 +1,6 @@
 """Files of the user's: whole or not at all, and `-` for the standard streams."""
 
+import errno
 import os
 import secrets
 import stat
@@ -103,8 +104,24 @@ def _replacing(file: Path) -> Iterator[BinaryIO]:
                 writer.flush()
                 os.fsync(number)
             part.replace(place)
+            _sync_directory(place.parent)
         finally:
             part.unlink(missing_ok=True)
+
+
+def _sync_directory(directory: Path) -> None:
+    """So that its name stays too; where that cannot be asked for, the file is there anyway."""
+    try:
+        number = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:
+        return
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(number)
 
 
 def write_whole(file: Path, data: bytes) -> None:

@@ -30,8 +30,8 @@ def restore(backup: Path, data_dir: Path, progress: bool | None) -> None:
     """
     Write a backup to a data directory.
 
-    BACKUP may be -, for standard input. The directory must be empty, or not exist; it appears when
-    all of the backup is checked and on the disk.
+    BACKUP may be -, for standard input. The directory must be empty, or not exist; there is a
+    database in it when all of the backup is checked and on the disk.
     """
     need_server()
     from tailrace.engine.restore import BackupInvalid, DirectoryTaken

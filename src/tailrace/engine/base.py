@@ -6,8 +6,9 @@ name for each stream, in order; buckets; the bytes of snapshots; an index of whe
 what is no longer needed until it is reclaimed. It judges nothing.
 
 What the engine owes it: all calls come from one thread, except `sync`, `compact`, `unlink`,
-`read_snapshot`, `log_bytes` and the methods of a `Spool`, which may run in another one beside
-anything; at most one transaction is being written or synced at a time.
+`read_snapshot`, `log_bytes`, the methods of a `Spool`, and `prepare`, `gather` and `discard` of a
+`Copy`, which may run in another one beside anything; at most one transaction is being written or
+synced at a time.
 """
 
 from abc import ABC, abstractmethod

@@ -7,7 +7,7 @@ may see, and whoever is told of a state waits for its batch.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tailrace.engine.commit import Batch, Outcome, Reply
@@ -238,33 +238,50 @@ class Buckets:
             cursor = names[-1]
 
     async def all(
-        self, prefix: bytes, after: bytes, count_max: int, allow: Callable[[bytes], bool]
+        self, parts: Sequence[tuple[bytes, bool]], after: bytes, count_max: int
     ) -> BucketPage:
-        """Buckets that readers may see, and that `allow` lets pass: from storage, by key."""
+        """
+        Buckets that readers may see, of these parts of all: from storage, by key.
+
+        Each is the id of a bucket, or a beginning of ids (then true); in order, and none within
+        another. Nothing else is looked at, so that nothing else shows in what it costs.
+        """
         expired: Counter[bytes] = Counter()
         expired_bytes: Counter[bytes] = Counter()
-        for stream in self._expired():
+        stems = tuple(part if is_prefix else part + b"\0" for part, is_prefix in parts)
+        for stream in self._expired(stems):
             assert stream.durable is not None
             expired[bucket_of(stream.key)] += 1
             expired_bytes[bucket_of(stream.key)] += stream_bytes(stream.durable)
         found: list[tuple[bytes, BucketState]] = []
         loop = asyncio.get_running_loop()
         until = loop.time() + LIST_TURN_S
-        while True:
-            names = self._bucket_names(prefix, after, LIST_STEP)
+        for names in self._parts(parts, after):
             for name in names:
                 bucket = self._hot.peek(name) or Bucket(name, self._engine.store.bucket(name))
-                if bucket.durable is not None and allow(name):
+                if bucket.durable is not None:
                     state = grow(bucket.durable, -expired[name], -expired_bytes[name])
                     found.append((name, state))
             if len(found) > count_max:
                 return BucketPage(found[:count_max], has_more=True)
-            if len(names) < LIST_STEP:
-                return BucketPage(found, has_more=False)
-            after = names[-1]
             if loop.time() > until:
                 await asyncio.sleep(0)
                 until = loop.time() + LIST_TURN_S
+        return BucketPage(found, has_more=False)
+
+    def _parts(self, parts: Sequence[tuple[bytes, bool]], after: bytes) -> Iterator[list[bytes]]:
+        """The ids that these parts may have after another, some at a time."""
+        for part, is_prefix in parts:
+            if not is_prefix:
+                if part > after:
+                    yield [part]
+                continue
+            names = self._bucket_names(part, after, LIST_STEP)
+            while names:
+                yield names
+                if len(names) < LIST_STEP:
+                    break
+                names = self._bucket_names(part, names[-1], LIST_STEP)
 
     def _bucket_names(self, prefix: bytes, after: bytes, count: int) -> list[bytes]:
         """The keys of buckets that readers may see, and maybe of some that they may not."""
@@ -321,7 +338,7 @@ class Buckets:
         ]
         return sorted({*names, *leaving}) if leaving else names
 
-    def _being_written(self, prefix: bytes) -> list[Stream]:
+    def _being_written(self, prefix: bytes | tuple[bytes, ...]) -> list[Stream]:
         """Streams whose end may be written already, while it is not durable yet."""
         batch = self._engine.commit.syncing
         streams = () if batch is None else batch.changes
@@ -329,7 +346,7 @@ class Buckets:
 
     # -- streams whose time is over ----------------------------------------------------------
 
-    def _expired(self, prefix: bytes = b"") -> list[Stream]:
+    def _expired(self, prefix: bytes | tuple[bytes, ...]) -> list[Stream]:
         """Streams that readers may see no more, though their bucket still counts them."""
         engine = self._engine
         now = engine.clock()

@@ -38,6 +38,7 @@ from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.machine import Verdict
 from tailrace.protocol.names import NO_BUCKET
+from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import Appended, StreamState
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ class Listener(Protocol):
 class Batch:
     """Changes that share one write and one fsync, and the replies that wait for it."""
 
-    __slots__ = ("buckets", "changes", "dirty", "replies", "transaction")
+    __slots__ = (
+        "appends", "buckets", "bytes", "changes", "dirty", "messages", "replies", "transaction",
+    )  # fmt: skip
 
     def __init__(self, transaction: Transaction) -> None:
         self.transaction = transaction
@@ -94,6 +97,14 @@ class Batch:
         self.buckets: dict[Bucket, BucketState | None] = {}
         self.replies: list[tuple[Reply, Outcome]] = []
         self.dirty = False
+        # What was appended, whatever became of it in the same batch: for the metrics.
+        self.appends = self.messages = self.bytes = 0
+
+    def count(self, before: Offset, after: Offset) -> None:
+        """An append moved a tail."""
+        self.appends += 1
+        self.messages += after.message - before.message
+        self.bytes += after.byte - before.byte
 
     def change(self, stream: Stream) -> Committed:
         """What this batch does to a stream, to be added to."""

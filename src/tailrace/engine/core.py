@@ -17,10 +17,10 @@ from typing import Final
 from tailrace.engine.base import Due, Store
 from tailrace.engine.buckets import Bucket, Buckets
 from tailrace.engine.commit import Batch, Committed, GroupCommit, Listener, Outcome, Reply
-from tailrace.engine.errors import DiskFull, StorageFailed
+from tailrace.engine.errors import DiskFull, StorageDamaged, StorageFailed
 from tailrace.engine.hot import Hot
 from tailrace.engine.pins import Pins
-from tailrace.engine.quota import Quota, check_quota
+from tailrace.engine.quota import GrowthRefused, Quota, check_quota
 from tailrace.engine.read import Slice, locate, read_slice
 from tailrace.engine.stream import Stream
 from tailrace.engine.sweep import Sweeper
@@ -187,15 +187,20 @@ class Engine:
             if verdict.record is None:
                 self._answer(stream, reply, (verdict, stream.state))
                 return
+            size = _stored_bytes(command)
+            if size is not None:
+                self.check_room(size)
             if self.quota is not None and key[:1] != NO_BUCKET:
+                # The last that may refuse: what it counts is spent.
                 check_quota(self, self.quota, stream, verdict.record, now)
-            if type(command) is Append or type(command) is Create:
-                self.take_room(len(command.body))
-            elif type(command) is Publish and command.content is not None:
-                self.take_room(len(command.content))
+            if size is not None:
+                self.take_room(size)
         except StreamNotFound as refusal:
             if self.buckets.exists_ahead(key, reply):
                 self._answer(stream, reply, refusal)
+            return
+        except GrowthRefused as refused:
+            self._answer_ahead(refused.bucket.pending, stream, reply, refused.refusal)
             return
         except Refusal as refusal:
             self._answer(stream, reply, refusal)
@@ -208,7 +213,10 @@ class Engine:
         """Raises what the quota will, if a snapshot of this size came: before it is sent."""
         if self.quota is not None and stream.state is not None and bucket_of(stream.key):
             record = Published(Snapshot(offset, 0, size, "", b"", inline=False), None)
-            check_quota(self, self.quota, stream, record, self.clock())
+            try:
+                check_quota(self, self.quota, stream, record, self.clock())
+            except GrowthRefused as refused:
+                raise refused.refusal from None
 
     def check_room(self, size: int) -> None:
         """Raises DiskFull if there is no room for so much."""
@@ -245,13 +253,32 @@ class Engine:
         else:
             stream.pending.replies.append((reply, outcome))
 
+    def _answer_ahead(
+        self, pending: Batch | None, stream: Stream, reply: Reply, outcome: Outcome
+    ) -> None:
+        """The same for what was decided upon the state of a bucket, too: the later of both."""
+        if pending is self.commit.open or stream.pending is None:
+            stream_or_bucket = pending
+        else:
+            stream_or_bucket = stream.pending
+        if stream_or_bucket is None:
+            reply(outcome)
+        else:
+            stream_or_bucket.replies.append((reply, outcome))
+
     def record(self, stream: Stream, record: Record) -> None:
         """Apply a record and put it into the open batch; the caller schedules the commit."""
         batch = self.commit.open
         bucket: Bucket | None = None
-        if stream.key[:1] != NO_BUCKET and (bucket_id := bucket_of(stream.key)):
+        if (
+            type(record) is not Touched
+            and stream.key[:1] != NO_BUCKET
+            and (bucket_id := bucket_of(stream.key))
+        ):
             # Before anything changes, since loading it can fail.
             bucket = self.buckets.bucket(bucket_id)
+            if bucket.state is None:
+                raise StorageDamaged(f"the bucket {bucket_id.decode()} was created")
         change = batch.change(stream)
         before = stream.state
         after = apply(before, record)
@@ -261,6 +288,7 @@ class Engine:
             assert after is not None
             change.is_news = True
             change.records.append(record)
+            batch.count(before.tail, after.tail)
             batch.transaction.append(before.id, before.tail, record)
             self._grown(stream, after, record, batch)
             if bucket is not None:
@@ -303,6 +331,7 @@ class Engine:
         batch.transaction.create(stream.key, after)
         if record.content is not None and record.content.payload:
             change.records.append(record.content)
+            batch.count(START, after.tail)
             batch.transaction.append(after.id, START, record.content)
         stream.touched_at = record.time
         deadline = after.deadline(self.sliding)
@@ -392,3 +421,12 @@ class Engine:
             # After a failure there is nothing left to save: what was acknowledged is on disk.
             if self.failure is None:
                 raise
+
+
+def _stored_bytes(command: Command) -> int | None:
+    """What a command brings to be stored, if that is what it is for."""
+    if type(command) is Append or type(command) is Create:
+        return len(command.body)
+    if type(command) is Publish and command.content is not None:
+        return len(command.content)
+    return None

@@ -50,6 +50,7 @@ class Meters:
     """The engine's numbers since it was opened."""
 
     def __init__(self) -> None:
+        self.commits = 0
         self.commit_records = Histogram(COMMIT_RECORDS)
         self.sync_s = Histogram(LATENCY_S)
         self.appended_bytes = 0
@@ -78,35 +79,25 @@ class Meters:
 
         Returns how many appends it has.
         """
-        appends = messages = size = 0
+        # First, so that a bucket is known when its first appends are counted.
+        for changed, state in batch.buckets.items():
+            self._bucket_changed(changed.key, changed.durable, state)
         by_bucket = self.bucket_appends
         for stream, change in batch.changes.items():
-            records = change.records
-            after = change.after
-            if not records or after is None:
+            count = len(change.records)
+            if not count:
                 continue
-            count = len(records)
-            appends += count
-            tail = after.tail
-            messages += tail[0]
-            size += tail[1]
-            before = change.before
-            # Deleted and created again in one batch is another stream.
-            if before is not None and before.id == after.id:
-                start = before.tail
-                messages -= start[0]
-                size -= start[1]
             bucket = stream.key.partition(b"\0")[0]
             if bucket in by_bucket:
                 by_bucket[bucket] += count
             elif bucket:
                 self.other_appends += count
-        self.appended_messages += messages
-        self.appended_bytes += size
-        for changed, state in batch.buckets.items():
-            self._bucket_changed(changed.key, changed.durable, state)
-        self.commit_records.observe(appends)
-        return appends
+        self.commits += 1
+        self.appended_messages += batch.messages
+        self.appended_bytes += batch.bytes
+        if batch.appends:
+            self.commit_records.observe(batch.appends)
+        return batch.appends
 
     def _bucket_changed(
         self, key: bytes, before: BucketState | None, after: BucketState | None

@@ -15,15 +15,25 @@ from tailrace.protocol.names import bucket_of
 from tailrace.protocol.state import Record
 
 if TYPE_CHECKING:
+    from tailrace.engine.buckets import Bucket
     from tailrace.engine.core import Engine
 
-__all__ = ["Quota", "check_quota"]
+__all__ = ["GrowthRefused", "Quota", "check_quota"]
 
 Quota = Callable[[bytes, BucketState, Growth], None]
 """Raises a refusal if a bucket, as it is, may not grow by so much."""
 
 EXPIRED_LOOKS_MAX: Final = 1000
 """So many streams at the end of their lives one refusal looks at, to make room."""
+
+
+class GrowthRefused(Exception):
+    """What a quota refused, and the bucket that it was decided upon."""
+
+    def __init__(self, bucket: "Bucket", refusal: Refusal) -> None:
+        super().__init__(bucket, refusal)
+        self.bucket = bucket
+        self.refusal = refusal
 
 
 def check_quota(engine: "Engine", quota: Quota, stream: Stream, record: Record, now: int) -> None:
@@ -33,7 +43,7 @@ def check_quota(engine: "Engine", quota: Quota, stream: Stream, record: Record, 
     The bucket runs ahead of the disk: what is decided counts, whether it is stored yet or not.
 
     Raises:
-        Refusal: What the quota raises, though all that has expired is gone.
+        GrowthRefused: With what the quota raises, though all that has expired is gone.
     """
     change = growth(stream.state, record)
     if change.streams <= 0 and change.bytes <= 0:
@@ -41,11 +51,15 @@ def check_quota(engine: "Engine", quota: Quota, stream: Stream, record: Record, 
     bucket = engine.buckets.bucket(bucket_of(stream.key))
     assert bucket.state is not None
     try:
-        quota(bucket.key, bucket.state, change)
-    except Refusal:
-        if not _end_expired(engine, bucket.key + b"\0", now):
-            raise
-        quota(bucket.key, bucket.state, change)
+        try:
+            quota(bucket.key, bucket.state, change)
+        except Refusal as refusal:
+            # A rate passes with time, and not by making room.
+            if refusal.status == 429 or not _end_expired(engine, bucket.key + b"\0", now):
+                raise
+            quota(bucket.key, bucket.state, change)
+    except Refusal as refusal:
+        raise GrowthRefused(bucket, refusal) from None
 
 
 def _end_expired(engine: "Engine", prefix: bytes, now: int) -> int:

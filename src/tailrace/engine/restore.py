@@ -7,9 +7,12 @@ with each member's name, kind and size, and what its last member says with each 
 Rule 2: names decide nothing. Only those that a data directory has are taken; there are no links,
 no directories, no members that the manifest does not name, and none twice.
 
-Rule 3: the directory appears, under its name, when everything is in it and safe on the disk.
+Rule 3: what was restored is a database when everything is in it and safe on the disk. A directory
+that did not exist appears then, under its name; one that did is filled, so that its owner, its
+rights and what is mounted there stay, and CURRENT comes last, without which there is no database.
 """
 
+import errno
 import hashlib
 import os
 import re
@@ -69,33 +72,61 @@ def restore(
     Raises:
         BackupInvalid: Nothing was written.
         DirectoryTaken: Likewise.
+        NotADirectoryError: Likewise; there is something else.
         OSError: It cannot be read, or not be written.
     """
-    if directory.exists() and any(directory.iterdir()):
-        raise DirectoryTaken
+    # What a link leads to, and not the link.
+    directory = Path(os.path.realpath(directory))
+    inside = _is_empty(directory)
     reader = _Reader(source)
     manifest = reader.manifest()
     _check_manifest(manifest, storage_format)
     advance = started(manifest)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    # What is mounted there cannot be replaced, only filled.
-    inside = directory.exists() and directory.stat().st_dev != directory.parent.stat().st_dev
+    made = [] if inside else _make_parents(directory)
     part = (directory if inside else directory.parent) / f".restore-{secrets.token_hex(4)}"
-    part.mkdir()
+    part.mkdir(mode=0o700)
     try:
         for file in manifest.files:
             reader.member(file.name, file.size, part / file.name, advance)
         reader.finish()
+        if inside:
+            _give_to_owner(part, directory)
         _sync_all(part)
         if inside:
             _move_up(part, directory)
         else:
             part.rename(directory)
-        _sync(directory)
-        _sync(directory.parent)
+        for path in (directory, directory.parent, *made):
+            _sync(path)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return manifest
+
+
+def _is_empty(directory: Path) -> bool:
+    """Whether there is a directory to fill; otherwise there is nothing."""
+    if not os.path.lexists(directory):
+        return False
+    if not directory.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
+    if any(directory.iterdir()):
+        raise DirectoryTaken
+    return True
+
+
+def _make_parents(directory: Path) -> list[Path]:
+    """The directories that name those that had to be made."""
+    missing = [path for path in directory.parents if not path.exists()]
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    return [path.parent for path in missing]
+
+
+def _give_to_owner(part: Path, directory: Path) -> None:
+    """Whom the directory belongs to, its files do: an administrator may restore for a server."""
+    if os.geteuid() == 0:
+        owner = directory.stat()
+        for path in (part, *part.rglob("*")):
+            os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def _check_manifest(manifest: Manifest, storage_format: int) -> None:
@@ -169,7 +200,8 @@ class _Reader:
             whole = False
         if not whole:
             raise BackupInvalid(f"where {name} should begin, there is something else")
-        if found.name != name or not found.isreg() or size not in (None, found.size):
+        fits = found.size >= 0 and size in (None, found.size)
+        if found.name != name or not found.isreg() or not fits:
             raise BackupInvalid(f"where {name} should be, there is {found.name[:80]!r}")
         return found.size
 
@@ -201,6 +233,7 @@ def _move_up(part: Path, directory: Path) -> None:
         if path.name == _CURRENT:
             _sync(directory)
         path.rename(directory / path.name)
+    part.rmdir()
 
 
 def _sync_all(root: Path) -> None:

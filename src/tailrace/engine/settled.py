@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from tailrace.engine.commit import GroupCommit, Outcome
+from tailrace.engine.errors import StorageFailed
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.machine import Effect, Verdict
 
@@ -22,6 +23,9 @@ async def settled(commit: GroupCommit, work: Callable[[], T]) -> T:
     Raises:
         StorageFailed: That moment does not come.
     """
+    if commit.failure is not None:
+        # What was on its way then stays so for ever.
+        raise StorageFailed from commit.failure
     done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def run(outcome: Outcome) -> None:

@@ -36,6 +36,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _BUFFER_BYTES_HIGH: Final = 256 << 10
+_WITH_BODY: Final = ("PUT", "POST")
 
 log = structlog.get_logger("tailrace")
 
@@ -120,7 +121,8 @@ class TailraceApp:
         service = self._open()
         try:
             request = _request(scope)
-            request.sink = service.receive(request, first=True, large=True)
+            if request.method in _WITH_BODY:
+                request.sink = service.receive(request, first=True, large=True)
             if request.sink is not None:
                 complete = await _pour(request.sink, receive)
             else:
@@ -147,7 +149,9 @@ class TailraceApp:
             finally:
                 if not answer.done():
                     waiting.cancel()
-            if not answer.done():
+                    # It may be made already, and on its way to `reply`, which then lets go of it.
+                    answer.cancel()
+            if answer.cancelled():
                 return
         try:
             response = await answer

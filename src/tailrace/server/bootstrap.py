@@ -39,8 +39,10 @@ MESSAGES_MAX: Final = 2000
 class Bootstrap:
     """GET of a bootstrap."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, shared: bool = True) -> None:
         self._engine = engine
+        # Beside what is said of a state: who may keep an answer.
+        self._caching = [h.vary(shared=shared), h.caching(b"no-store", shared=shared)]
 
     async def answer(self, request: Request, key: bytes) -> Response:
         """
@@ -59,7 +61,8 @@ class Bootstrap:
         state = stream.durable
         assert state is not None
         if request.method == "HEAD":
-            return Response(200, _headers(state, _new_boundary(), up_to_date=True))
+            headers = _headers(state, _new_boundary(), up_to_date=True)
+            return Response(200, headers + self._caching)
         self._engine.touch(stream)
         release = self._engine.pins.hold(state)
         view = _View(self._engine, state)
@@ -71,7 +74,7 @@ class Bootstrap:
         # What was appended while we searched lies beyond what is returned.
         now = self._engine.peek(key)
         up_to_date = now is not None and (now.id, now.tail) == (state.id, state.tail)
-        headers = _headers(state, boundary, up_to_date=up_to_date)
+        headers = _headers(state, boundary, up_to_date=up_to_date) + self._caching
         pieces = view.pieces(boundary)
         length = _length(state, boundary)
         coding = negotiate(request.headers.get(b"accept-encoding", b""))
@@ -170,8 +173,6 @@ def _headers(state: StreamState, boundary: bytes, *, up_to_date: bool) -> list[t
         (h.STREAM_SNAPSHOT_OFFSET, at),
         (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
         (h.STREAM_UP_TO_DATE, h.TRUE if up_to_date else h.FALSE),
-        (b"Vary", b"Accept-Encoding"),
-        h.NO_STORE,
     ]
     if state.closed:
         headers.append((h.STREAM_CLOSED, h.TRUE))

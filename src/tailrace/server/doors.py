@@ -14,6 +14,7 @@ import structlog
 
 from tailrace.protocol.errors import Refusal
 from tailrace.server.access import Access, AccessFileInvalid, admit
+from tailrace.server.access.errors import CrossOriginRefused
 from tailrace.server.access.principal import ANONYMOUS_ID
 from tailrace.server.limits import Limits, LimitsFileInvalid
 from tailrace.server.message import Request
@@ -25,6 +26,9 @@ __all__ = ["Doors"]
 _SENDING: Final = ("PUT", "POST")
 _CONTENT: Final = (Resource.STREAM, Resource.SNAPSHOT)
 _UNLIMITED: Final = (Resource.OWN, Resource.UI)
+_TELLING: Final = (
+    Resource.BUCKETS, Resource.PATHS, Resource.ABOUT, Resource.METRICS, Resource.BACKUP,
+)  # fmt: skip
 
 log = structlog.get_logger("tailrace")
 
@@ -43,6 +47,8 @@ class Doors:
         self.access = Access.load(Path(settings.access)) if settings.access else None
         self.limits = Limits.load(Path(settings.limits) if settings.limits else None, settings)
         self.guarded = self.access is not None or bool(settings.limits)
+        if self.access is not None:
+            self.access.before_look = self._check_address
 
     def check(self, request: Request, target: Target) -> None:
         """
@@ -51,17 +57,31 @@ class Doors:
         Raises:
             Refusal: 401, 403, or 503 while keys are being fetched.
         """
-        if self.access is not None:
+        if self.access is None:
+            return
+        try:
             request.principal = admit(self.access, request, target)
+        except Refusal:
+            # Whoever guesses at tokens is somebody of that address.
+            self.count_refused(request)
+            raise
 
-    def check_large(self, request: Request, target: Target) -> None:
+    def count_refused(self, request: Request) -> None:
         """
-        The same for a large body that is yet to be sent: whether it is plain that it is refused.
+        A request that is refused before anybody asked how many there were.
 
         Raises:
-            Refusal: As `check`, or 429.
+            RequestRateExceeded: Too many of its address were.
         """
-        self.check(request, target)
+        self.limits.request(self._address(request))
+
+    def check_length(self, request: Request, target: Target) -> None:
+        """
+        Whether it is plain that a body will be refused that is yet to be sent.
+
+        Raises:
+            AppendRateExceeded: There were too many bytes already.
+        """
         length = request.headers.get(b"content-length", b"")
         if target.resource in _CONTENT and length.isdigit():
             self.limits.check_append(self.client(request), int(length))
@@ -73,12 +93,7 @@ class Doors:
         Raises:
             Refusal: As `check`, or 429.
         """
-        try:
-            self.check(request, target)
-        except Refusal:
-            # Whoever guesses at tokens is somebody of that address.
-            self.limits.request(self._address(request))
-            raise
+        self.check(request, target)
         if target.resource in _UNLIMITED or request.method == "OPTIONS":
             # A probe of health that is refused would take the server out of service.
             return
@@ -87,6 +102,29 @@ class Doors:
         if target.resource in _CONTENT and request.method in _SENDING:
             size = len(request.body) if request.sink is None else request.sink.size
             self.limits.appended(client, size)
+
+    def _check_address(self, request: Request) -> None:
+        """Credentials are about to be looked into, which takes time: not for who guesses a lot."""
+        self.limits.check_request(self._address(request))
+
+    def check_origin(self, request: Request, target: Target) -> None:
+        """
+        Where everybody may do everything, keep other people's pages from asking what there is.
+
+        The protocol is for pages of any origin, and a stream's name can be known to those alone who
+        should read it. What lists names, or everything, would tell any page in a browser here.
+
+        Raises:
+            CrossOriginRefused: A browser says that it asks for a page of another origin.
+        """
+        if self.access is not None or target.resource not in _TELLING:
+            return
+        headers = request.headers
+        origin = headers.get(b"origin")
+        if headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site") or (
+            origin is not None and origin.partition(b"://")[2] != headers.get(b"host", b"")
+        ):
+            raise CrossOriginRefused
 
     def client(self, request: Request) -> str:
         """Who is counted: a principal, or an address where there is none."""

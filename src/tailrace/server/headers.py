@@ -2,7 +2,7 @@
 
 from typing import Final
 
-__all__ = ["COMMON", "PREFLIGHT"]
+__all__ = ["COMMON", "PREFLIGHT", "caching", "vary"]
 
 STREAM_NEXT_OFFSET: Final = b"Stream-Next-Offset"
 STREAM_UP_TO_DATE: Final = b"Stream-Up-To-Date"
@@ -56,3 +56,13 @@ PREFLIGHT: Final = [
     (b"Access-Control-Max-Age", b"86400"),
     NO_STORE,
 ]
+
+
+def caching(directive: bytes, *, shared: bool) -> tuple[bytes, bytes]:
+    """Cache-Control; §10.2: where not all may read, caches that many share must not answer."""
+    return CACHE_CONTROL, directive if shared else b"private, " + directive
+
+
+def vary(*, shared: bool) -> tuple[bytes, bytes]:
+    """Vary; one browser may have several tokens, one after the other."""
+    return b"Vary", b"Accept-Encoding" if shared else b"Accept-Encoding, Authorization"

@@ -8,7 +8,6 @@ or anything in it; a path, and a stream's particulars, if it may read that strea
 """
 
 import asyncio
-from collections.abc import Callable
 from heapq import nsmallest
 from typing import Final
 
@@ -19,7 +18,7 @@ from tailrace.engine.core import Engine
 from tailrace.engine.stream import Stream
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.errors import QueryInvalid
-from tailrace.protocol.names import NO_BUCKET, bucket_of
+from tailrace.protocol.names import NO_BUCKET
 from tailrace.protocol.producer import Producers
 from tailrace.protocol.state import StreamState
 from tailrace.server.access import Operation, Principal
@@ -60,7 +59,7 @@ class Overview:
         prefix, after = query.get("prefix", ""), query.get("after", "")
         limit = parse_limit(query.get("limit"))
         page = await self._engine.buckets.all(
-            prefix.encode(), after.encode(), limit, _visible(request.principal)
+            _visible(request.principal, prefix.encode()), after.encode(), limit
         )
         content: dict[str, object] = {
             "prefix": prefix,
@@ -163,13 +162,19 @@ def _bucket(key: bytes, state: BucketState, principal: Principal | None) -> dict
     }
 
 
-def _visible(principal: Principal | None) -> Callable[[bytes], bool]:
-    """Whether a bucket's name is shown."""
+def _visible(principal: Principal | None, prefix: bytes) -> list[tuple[bytes, bool]]:
+    """The buckets whose names are shown, as `Buckets.all` is told them."""
     if principal is None:
-        return lambda _key: True
-    reads = (grant for grant in principal.grants if _READ in grant.operations)
-    within = {bucket_of(grant.key or grant.prefix or b"") for grant in reads}
-    return lambda key: principal.may(_READ, key) or key in within
+        return [(prefix, True)]
+    parts: set[tuple[bytes, bool]] = set()
+    for part, is_prefix in principal.granted(_READ, prefix):
+        # Whoever may read anything in a bucket may know its name.
+        bucket, within, _ = part.partition(b"\0")
+        if not within:
+            parts.add((bucket, is_prefix))
+        elif bucket and bucket.startswith(prefix):
+            parts.add((bucket, False))
+    return sorted(parts)
 
 
 async def _producers(producers: Producers, after: str, limit: int) -> dict[str, object]:

@@ -9,6 +9,9 @@ are made as the peer reads them, and the loop turns after each.
 
 Rule 3: an answer can be cut anywhere. Whatever arrived of it counts, record batch by record batch:
 a range without a row that ends it is asked for again, from the last `next_offset` of it.
+
+Rule 4: a slow peer does not outlive its rights. Whether its credentials still hold is asked again
+at every step, and where they do not, all that is left is refused, range by range.
 """
 
 import asyncio
@@ -26,7 +29,8 @@ from tailrace.protocol.errors import OffsetGone, QueryInvalid, Refusal
 from tailrace.protocol.offset import BEGINNING, START, Offset, parse_offset
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
-from tailrace.server.access import Principal
+from tailrace.server.access import Access, Principal
+from tailrace.server.access.errors import CredentialsRefused
 from tailrace.server.compress import negotiate
 from tailrace.server.errors import ArrowMissing, RequestInvalid
 from tailrace.server.message import Request, Response
@@ -81,8 +85,9 @@ _decode: Final = msgspec.json.Decoder(_Request).decode
 class Rows:
     """Answers to requests for rows."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, access: Access | None = None) -> None:
         self._engine = engine
+        self._access = access
         self._row_batches: type[RowBatches] | None = None
 
     async def answer(self, request: Request) -> Response:
@@ -103,7 +108,7 @@ class Rows:
             # In a thread: it is a third of a second, once.
             self._row_batches = await asyncio.to_thread(_import_batches)
         batches = self._row_batches(columns)
-        body = _Body(self._engine, asked, batches, request.principal)
+        body = _Body(self._engine, asked, batches, request.principal, self._access)
         headers = [
             (h.CONTENT_TYPE, b"application/vnd.apache.arrow.stream"),
             h.NO_STORE,
@@ -146,8 +151,10 @@ class _Body:
         asked: _Request,
         batches: "RowBatches",
         principal: Principal | None,
+        access: Access | None = None,
     ) -> None:
         self._engine = engine
+        self._access = access
         self._principal = principal
         self._ranges = asked.ranges
         self._left = asked.bytes_max
@@ -189,6 +196,7 @@ class _Body:
 
     def _step(self) -> None:
         """Begin with a range, and read some of it."""
+        self._check_principal()
         if self._reading is None:
             self._reading = self._begin(self._ranges[self._index])
         reading = self._reading
@@ -207,6 +215,17 @@ class _Body:
             reading.at = piece.end
         if reading.at == reading.until:
             self._end("end", None, reading.at.token())
+
+    def _check_principal(self) -> None:
+        """
+        The answer began with good credentials; the peer decides how long it takes.
+
+        Raises:
+            CredentialsRefused: They have ended or were taken back meanwhile.
+        """
+        access, principal = self._access, self._principal
+        if access is not None and principal is not None and not access.is_valid(principal):
+            raise CredentialsRefused("the credentials of this request are not good any more")
 
     def _begin(self, asked: _Range) -> "_Reading":
         """

@@ -14,6 +14,7 @@ import resource
 import signal
 import socket
 import sys
+from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from typing import Final
@@ -71,9 +72,11 @@ def serve(settings: Settings) -> int:
     configure_logs(settings)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     check_exposure(settings)
+    settings = _within_files(settings)
     doors = Doors(settings)
+    if settings.tls_key and not settings.tls_cert:
+        raise SettingsError("--tls-key needs --tls-cert: without it nothing would be encrypted")
     tls = Tls(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
-    _allow_files(settings.connections_max)
     store = open_store(settings)
     # What exists now lives as long as the process: the collector need not look at it again.
     gc.collect()
@@ -83,20 +86,28 @@ def serve(settings: Settings) -> int:
     return uvloop.run(_serve(settings, store, doors, tls))
 
 
-def _allow_files(connections_max: int) -> None:
-    """Each connection is an open file, and the usual limit of a shell is a thousand."""
-    wanted = connections_max + _FILES_BESIDES
+def _within_files(settings: Settings) -> Settings:
+    """
+    The settings with as many connections as there may be open files, beside those of the store.
+
+    Each connection is one, and the usual limit of a shell is a thousand: it is raised as far as it
+    may be. A store that cannot open its next log would end the server.
+    """
+    wanted = settings.connections_max + _FILES_BESIDES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
+        return settings
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    if allowed < wanted:
-        log.warning(
-            "fewer files may be open than --connections-max needs: raise ulimit -n",
-            open_files_max=allowed,
-            connections_max=connections_max,
-        )
+    if allowed >= wanted:
+        return settings
+    connections_max = max(1, allowed - min(_FILES_BESIDES, allowed // 2))
+    log.warning(
+        "fewer connections than --connections-max: raise the limit of open files, ulimit -n",
+        open_files_max=allowed,
+        connections_max=connections_max,
+    )
+    return replace(settings, connections_max=connections_max)
 
 
 def check_exposure(settings: Settings) -> None:

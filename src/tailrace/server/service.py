@@ -119,13 +119,14 @@ class Service:
         self.settings = settings
         self.doors = doors = Doors(settings) if doors is None else doors
         self.draining = False
-        self._reads = Reads(engine, settings.chunk_bytes, shared=doors.access is None)
+        shared = doors.access is None
+        self._reads = Reads(engine, settings.chunk_bytes, shared=shared)
         self._writes = Writes(engine)
         self._buckets = BucketRequests(engine)
-        self._snapshots = Snapshots(engine, settings.snapshot_bytes_max)
-        self._bootstrap = Bootstrap(engine)
+        self._snapshots = Snapshots(engine, settings.snapshot_bytes_max, shared=shared)
+        self._bootstrap = Bootstrap(engine, shared=shared)
         self._offsets = Offsets(engine)
-        self._rows = Rows(engine)
+        self._rows = Rows(engine, doors.access)
         self._overview = Overview(engine)
         self._backup = Backup(engine, settings)
         self._ui = Ui()
@@ -154,10 +155,15 @@ class Service:
         # Not the loop's: uvloop's clock stands still within a turn, and an append is often in one.
         request.started = time.monotonic()
         try:
-            if request.repeated is not None:
-                _check_single(request.repeated)
-            path = request.path
-            target = resolve_short(path) if len(path) <= SHORT_BYTES_MAX else resolve(path)
+            try:
+                if request.repeated is not None:
+                    _check_single(request.repeated)
+                path = request.path
+                target = resolve_short(path) if len(path) <= SHORT_BYTES_MAX else resolve(path)
+            except Refusal:
+                if self.doors.guarded:
+                    self.doors.count_refused(request)
+                raise
             # Before anything can refuse it: what is refused is counted by it too.
             request.operation = (
                 _OPERATIONS.get(request.method, "unknown")
@@ -199,11 +205,11 @@ class Service:
             # It is told when the request is complete, as to any other one.
             return None
         is_upload = target.resource is Resource.SNAPSHOT and request.method == "PUT"
-        if first and large:
+        if large or is_upload:
             # Whoever may not send it, need not: nothing is kept of it.
-            self.doors.check_large(request, target)
-        elif is_upload:
             self.doors.check(request, target)
+        if large and first:
+            self.doors.check_length(request, target)
         if not is_upload:
             return None
         try:
@@ -309,6 +315,7 @@ class Service:
                 # Somebody wants a stream of this name, and X§1.1 reserves it.
                 raise NameInvalid(RESERVED)
             raise MethodNotAllowed(request.method, ", ".join((*allowed, "OPTIONS")))
+        self.doors.check_origin(request, target)
         key, offset = target.key, target.offset
         match target.resource, request.method:
             case Resource.BUCKET, "PUT":

@@ -39,9 +39,10 @@ __all__ = ["Snapshots", "snapshot_pieces"]
 class Snapshots:
     """PUT, GET and DELETE of snapshots."""
 
-    def __init__(self, engine: Engine, bytes_max: int) -> None:
+    def __init__(self, engine: Engine, bytes_max: int, *, shared: bool = True) -> None:
         self._engine = engine
         self._bytes_max = bytes_max
+        self._shared = shared
 
     # -- publishing --------------------------------------------------------------------------
 
@@ -139,8 +140,10 @@ class Snapshots:
         headers = [
             (h.LOCATION, request.url + b"/" + token),
             (h.STREAM_SNAPSHOT_OFFSET, token),
-            h.NO_STORE,
+            h.caching(b"no-store", shared=self._shared),
         ]
+        if not self._shared:
+            headers.append(h.vary(shared=False))
         return Response(307, headers)
 
     def read(self, request: Request, key: bytes, token: str) -> Response:
@@ -159,9 +162,9 @@ class Snapshots:
             h.SANDBOX,
             *_about(snapshot.offset, state),
             # Its bytes never change, but whether it is the latest does: ask before using a copy.
-            (h.CACHE_CONTROL, b"no-cache"),
+            h.caching(b"no-cache", shared=self._shared),
             (h.ETAG, etag),
-            (b"Vary", b"Accept-Encoding"),
+            h.vary(shared=self._shared),
         ]
         if matches(request.headers.get(b"if-none-match"), etag):
             return Response(304, headers)

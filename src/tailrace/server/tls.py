@@ -28,6 +28,7 @@ class Tls:
         self._certificate = Path(certificate)
         self._key = Path(key) if key else self._certificate
         self.context = self._load()
+        """For connections that come from now on."""
 
     def reload(self) -> None:
         """
@@ -36,9 +37,8 @@ class Tls:
         Raises:
             TlsInvalid: As before; then nothing has changed.
         """
-        # Tried on a context of its own first: half of a pair must not get into the one in use.
-        self._load()
-        self.context.load_cert_chain(self._certificate, self._key)
+        # Another one, and not the same with another pair: that would keep the old pair beside it.
+        self.context = self._load()
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

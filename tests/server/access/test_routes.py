@@ -306,6 +306,27 @@ def test_nothing_of_an_answer_is_for_caches_that_people_share(guarded: Guarded) 
         assert "private" in control or "no-" in control, path
 
 
+def test_what_a_snapshot_or_bootstrap_tells_is_for_one_reader(guarded: Guarded) -> None:
+    guarded.set_up()
+    token = guarded.tokens["*:/"]
+    tail = guarded.ask(Route("HEAD", ROOM, ""), token).headers["stream-next-offset"]
+    snapshot = f"{ROOM}/snapshot/{tail}"
+    assert guarded.ask(Route("PUT", snapshot, "", body=b"x"), token).status == 204
+    for method in ("GET", "HEAD"):
+        for path, status, control in (
+            (f"{ROOM}/snapshot", 307, "private, no-store"),
+            (snapshot, 200, "private, no-cache"),
+            (f"{ROOM}/bootstrap", 200, "private, no-store"),
+        ):
+            response = guarded.ask(Route(method, path, ""), token)
+            assert response.status == status, path
+            assert response.headers["cache-control"] == control
+            assert response.headers["vary"] == "Accept-Encoding, Authorization"
+    with guarded.api.sse(guarded.base + ROOM, f"offset=now&access_token={token}") as reading:
+        assert reading.head.headers["cache-control"] == "private, no-cache"
+    assert guarded.ask(Route("DELETE", ROOM, ""), token).status == 204
+
+
 def test_an_appender_may_close_and_a_reader_may_not(guarded: Guarded) -> None:
     guarded.set_up()
     path = guarded.base + ROOM

@@ -18,9 +18,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from tailrace.engine.rocks.blobs import SNAPSHOTS
 from tailrace.engine.rocks.compaction import stored_bytes
 from tailrace.engine.rocks.contents import FORMAT, Contents
-from tailrace.engine.rocks.findings import Finding, Note
+from tailrace.engine.rocks.findings import Finding, Note, Remark
 from tailrace.engine.rocks.logs import LogDamage, read_log
 from tailrace.engine.rocks.manifest import LiveFiles, live_files
 from tailrace.engine.rocks.tables import FileDamage, check_blob_file, check_table
@@ -33,6 +34,7 @@ Advance = Callable[[int], object]
 _CURRENT: Final = re.compile(rb"MANIFEST-\d{6,}\n")
 _VIEW: Final = re.compile(r"\S*/tailrace-check-[^/\s]+/")
 _PLACE: Final = re.compile(r"(\d{6,}\.(?:sst|blob))(?: offset (\d+))?")
+_TORN: Final = "the end of the log was being written when the server died"
 _CONFIG: Final = {"raw_mode": True, "prefix_extractors": {}}
 
 
@@ -50,11 +52,14 @@ class Checked(msgspec.Struct):
     bytes: int = 0
     contents: bool = False
     """Whether the streams could be looked at, and not the files alone."""
+    remarks: list[Remark] = []
+    """What is no damage, and worth knowing."""
 
 
 def total_bytes(directory: Path) -> int:
-    """About how much `check` will read, for a bar of progress."""
-    return stored_bytes(directory)
+    """About how much `check` will read, for a bar of progress: files, and then what they say."""
+    snapshots = sum(path.stat().st_size for path in (directory / SNAPSHOTS).glob("*"))
+    return 2 * stored_bytes(directory) - snapshots
 
 
 def check(directory: Path, storage_format: int, note: Note, advance: Advance) -> Checked:
@@ -86,8 +91,7 @@ class _Run:
     def check(self) -> None:
         self._check_config()
         live = self._read_manifest()
-        for path in sorted(self._directory.glob("*.log")):
-            self._check_log(path)
+        self._check_logs()
         if live is None:
             self._note(Finding("without its MANIFEST the streams cannot be looked at"))
             return
@@ -127,16 +131,27 @@ class _Run:
             self._note(Finding(f"it cannot be read: {error}", file=path.name))
         return None
 
-    def _check_log(self, path: Path) -> None:
+    def _check_logs(self) -> None:
+        paths = sorted(self._directory.glob("*.log"), key=_number)
+        # A server that starts makes a new one, before it has done with the old.
+        written = [path for path in paths if path.stat().st_size]
+        for path in paths:
+            self._check_log(path, is_newest=path in written[-1:])
+
+    def _check_log(self, path: Path, *, is_newest: bool) -> None:
         self.checked.files += 1
         try:
             for _ in read_log(path, self._advance):
                 pass
         except LogDamage as damage:
             lost = damage.size - damage.at
+            self._cut[path.name] = damage.at
+            if damage.torn and is_newest:
+                text = f"{_TORN}: {lost} bytes, never acknowledged; the next start drops them"
+                self.checked.remarks.append(Remark(text, path.name, damage.at))
+                return
             problem = f"{damage.reason}: {lost} bytes from here on are lost to a server"
             self._note(Finding(problem, file=path.name, offset=damage.at))
-            self._cut[path.name] = damage.at
 
     def _check_file(
         self, name: str, size: int | None, look: Callable[[Path, Advance], None]
@@ -186,3 +201,7 @@ class _Run:
             offset = int(found[2]) if found[2] else None
             finding = Finding(problem, found[1], finding.stream, offset)
         self._told(replace(finding, problem=problem))
+
+
+def _number(path: Path) -> tuple[int, str]:
+    return (int(path.stem) if path.stem.isdigit() else 0, path.name)

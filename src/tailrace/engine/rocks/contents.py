@@ -14,13 +14,12 @@ Memory: eight bytes for each stream that ends or has a snapshot, and one entry f
 
 import hashlib
 from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from rocksdict import Rdict, ReadOptions
+from rocksdict import Rdict
 
 from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES
 from tailrace.engine.codec import decode_state, key_of_state
@@ -29,6 +28,7 @@ from tailrace.engine.rocks.blobs import SNAPSHOTS, Blobs
 from tailrace.engine.rocks.findings import Finding, Note, stream_name
 from tailrace.engine.rocks.folds import Misfit, fold
 from tailrace.engine.rocks.keys import ID, PAIR, items
+from tailrace.engine.rocks.look import Look, has, keys_of
 from tailrace.engine.rocks.transaction import NEXT_ID, decode_garbage
 from tailrace.engine.rocks.upgrade import UNCOUNTED
 from tailrace.protocol.bucket import stream_bytes
@@ -54,15 +54,13 @@ class Contents:
         self.streams = self.records = 0
         self._directory = directory
         self._blobs = Blobs(directory / SNAPSHOTS)
-        self._families = families
+        self._look = Look(families, note, advance)
         self._note = note
         self._advance = advance
         self._ending = array("Q")
         self._snapshots = array("Q")
         self._buckets: dict[bytes, list[int]] = {}
         self._highest = 0
-        # Something could not be read: what is missing then need not be missing.
-        self._partial = False
 
     def check(self) -> None:
         self._read_expiry()
@@ -70,7 +68,7 @@ class Contents:
         self._check_names()
         self._check_snapshots()
         self._check_garbage()
-        if not self._partial:
+        if not self._look.partial:
             self._check_buckets()
         self._check_next_id()
 
@@ -78,39 +76,39 @@ class Contents:
 
     def _check_states(self) -> None:
         before = 0
-        for key, value in self._walk("states"):
+        for key, value in self._look.walk("states"):
             (stream_id,) = ID.unpack(key)
             self._check_orphans(before, stream_id)
             before = stream_id + 1
             try:
                 name, state = key_of_state(value), decode_state(value)
             except Exception as error:  # what is damaged can fail in any way
-                self._say(f"the checkpoint of stream {stream_id} cannot be read: {error}")
-                self._partial = True
+                self._look.say(f"the checkpoint of stream {stream_id} cannot be read: {error}")
+                self._look.partial = True
                 continue
             self.streams += 1
             self._check_stream(stream_id, name, state)
-        if not self._partial:
+        if not self._look.partial:
             self._check_orphans(before, None)
 
     def _check_stream(self, stream_id: int, key: bytes, state: StreamState) -> None:
         name = stream_name(key)
         self._highest = max(self._highest, stream_id)
-        if state.id != stream_id or self._get("names", key) != ID.pack(stream_id):
+        if state.id != stream_id or self._look.get("names", key) != ID.pack(stream_id):
             self._note(Finding("its name and its checkpoint do not belong together", stream=name))
         try:
             final = fold(state, self._records_of(stream_id))
         except Misfit as misfit:
             self._note(Finding(misfit.reason, stream=name, offset=misfit.at))
-            self._partial = True
+            self._look.partial = True
             final = state
         except Exception as error:  # rocksdict raises plain Exception
             self._note(Finding(f"its records cannot be read: {error}", stream=name))
-            self._partial = True
+            self._look.partial = True
             final = state
         if state.snapshot is not None:
             self._check_snapshot(name, state.snapshot)
-        if (state.ttl_s, state.expires_at) != (None, None) and not _has(self._ending, stream_id):
+        if (state.ttl_s, state.expires_at) != (None, None) and not has(self._ending, stream_id):
             self._note(Finding("it ends, and is not in the index of those that do", stream=name))
         if bucket := bucket_of(key):
             counted = self._buckets.setdefault(bucket, [0, 0])
@@ -119,7 +117,7 @@ class Contents:
 
     def _records_of(self, stream_id: int) -> Iterator[tuple[int, bytes]]:
         first, end = ID.pack(stream_id), ID.pack(stream_id + 1)
-        for key, value in items(self._families["records"], first, end):
+        for key, value in items(self._look.families["records"], first, end):
             self.records += 1
             self._advance(len(value))
             yield PAIR.unpack(key)[1], value
@@ -131,23 +129,27 @@ class Contents:
             return
         try:
             stop = None if end is None else ID.pack(end)
-            for key in _keys(self._families["records"], ID.pack(first), stop):
+            for key in keys_of(self._look.families["records"], ID.pack(first), stop):
                 stream_id = PAIR.unpack(key)[0]
                 if stream_id == seen:
                     continue
                 seen = stream_id
                 self._highest = max(self._highest, seen)
-                if self._get("garbage", ID.pack(seen)) is None:
-                    self._say(f"there are records of stream {seen}, which does not exist")
+                if self._look.get("garbage", ID.pack(seen)) is None:
+                    self._look.say(f"there are records of stream {seen}, which does not exist")
         except Exception as error:  # rocksdict raises plain Exception
-            self._say(f"records cannot be read: {error}")
-            self._partial = True
+            self._look.say(f"records cannot be read: {error}")
+            self._look.partial = True
 
     def _check_names(self) -> None:
-        for key, value in self._walk("names"):
-            state = self._get("states", value)
-            if state is None and not self._partial:
-                self._note(Finding("its checkpoint is missing", stream=stream_name(key)))
+        for key, value in self._look.walk("names"):
+            state = self._look.get("states", value)
+            if state is None:
+                if not self._look.partial:
+                    self._note(Finding("its checkpoint is missing", stream=stream_name(key)))
+            elif not _is_of(state, key):
+                problem = "its checkpoint is that of a stream of another name"
+                self._note(Finding(problem, stream=stream_name(key)))
 
     # -- snapshots ---------------------------------------------------------------------------
 
@@ -156,7 +158,7 @@ class Contents:
         self._highest = max(self._highest, snapshot.id)
         file = "" if snapshot.inline else f"{SNAPSHOTS}/{snapshot.id:020d}"
         try:
-            if self._get("snapshots", ID.pack(snapshot.id), raises=True) is None:
+            if self._look.get("snapshots", ID.pack(snapshot.id), raises=True) is None:
                 problem = "its snapshot is missing"
             else:
                 problem = self._inline(snapshot) if snapshot.inline else self._file(snapshot)
@@ -169,7 +171,7 @@ class Contents:
             self._note(Finding(problem, file=file, stream=name, offset=at))
 
     def _inline(self, snapshot: Snapshot) -> str:
-        content = self._get("snapshots", ID.pack(snapshot.id), raises=True) or b""
+        content = self._look.get("snapshots", ID.pack(snapshot.id), raises=True) or b""
         self._advance(len(content))
         fits = (len(content), hashlib.sha256(content).digest()) == (snapshot.size, snapshot.digest)
         return "" if fits else "its snapshot is not what was stored"
@@ -191,103 +193,65 @@ class Contents:
     def _check_snapshots(self) -> None:
         """All are of a stream, or garbage."""
         self._snapshots = array("Q", sorted(self._snapshots))
-        for key in self._walk_keys("snapshots"):
+        for key in self._look.keys("snapshots"):
             (snapshot_id,) = ID.unpack(key)
             self._highest = max(self._highest, snapshot_id)
-            if self._partial or _has(self._snapshots, snapshot_id):
+            if self._look.partial or has(self._snapshots, snapshot_id):
                 continue
-            if self._get("garbage", key) is None:
-                self._say(f"there is a snapshot {snapshot_id} of no stream")
+            if self._look.get("garbage", key) is None:
+                self._look.say(f"there is a snapshot {snapshot_id} of no stream")
 
     # -- the rest ----------------------------------------------------------------------------
 
     def _read_expiry(self) -> None:
         found = array("Q")
-        for key in self._walk_keys("expiry"):
+        for key in self._look.keys("expiry"):
             found.append(PAIR.unpack(key)[1])
         self._ending = array("Q", sorted(found))
         if found:
             self._highest = max(self._highest, self._ending[-1])
 
     def _check_garbage(self) -> None:
-        for key, value in self._walk("garbage"):
+        for key, value in self._look.walk("garbage"):
             entry = decode_garbage(key, value)
             self._highest = max(self._highest, entry.id)
-            stored = self._get("states", ID.pack(entry.id))
+            stored = self._look.get("states", ID.pack(entry.id))
             if entry.until is None:
-                if stored is not None or _has(self._snapshots, entry.id):
-                    self._say(f"{entry.id} is in use, and to be removed")
+                if stored is not None or has(self._snapshots, entry.id):
+                    self._look.say(f"{entry.id} is in use, and to be removed")
             elif stored is not None and decode_state(stored).earliest.byte < entry.until:
                 name = stream_name(key_of_state(stored))
                 self._note(Finding("what is retained is to be removed", stream=name))
 
     def _check_buckets(self) -> None:
-        counts_bytes = self._get("default", UNCOUNTED) is None
-        for key, value in self._walk("buckets"):
+        counts_bytes = self._look.get("default", UNCOUNTED) is None
+        for key, value in self._look.walk("buckets"):
             row = msgspec.msgpack.decode(value, type=tuple[int, ...])
             counted = self._buckets.pop(key, [0, 0])
             stored = list(row[1:3]) if counts_bytes and len(row) > 2 else [row[1], counted[1]]
             if stored != counted:
                 streams, size = counted
-                self._say(
+                self._look.say(
                     f"bucket {key.decode(errors='backslashreplace')} has {streams} streams of "
                     f"{size} bytes, and says {stored[0]} of {stored[1]}"
                 )
-        for key in self._buckets if not self._partial else ():
-            self._say(f"bucket {key.decode(errors='backslashreplace')} has streams and is missing")
+        for key in self._buckets if not self._look.partial else ():
+            self._look.say(
+                f"bucket {key.decode(errors='backslashreplace')} has streams and is missing"
+            )
 
     def _check_next_id(self) -> None:
-        stored = self._get("default", NEXT_ID)
+        stored = self._look.get("default", NEXT_ID)
         next_id = 1 if stored is None else ID.unpack(stored)[0]
         if self._highest >= next_id:
-            self._say(f"id {self._highest} is in use, and the next one is said to be {next_id}")
-
-    # -- reading -----------------------------------------------------------------------------
-
-    def _walk(self, family: str) -> Iterator[tuple[bytes, bytes]]:
-        """All of a family, up to the first that cannot be read."""
-        try:
-            for key, value in items(self._families[family], b"", None):
-                self._advance(len(key) + len(value))
-                yield key, value
-        except Exception as error:  # rocksdict raises plain Exception
-            self._partial = True
-            self._say(f"{family} cannot be read: {error}")
-
-    def _walk_keys(self, family: str) -> Iterator[bytes]:
-        try:
-            yield from _keys(self._families[family], b"", None)
-        except Exception as error:  # rocksdict raises plain Exception
-            self._partial = True
-            self._say(f"{family} cannot be read: {error}")
-
-    def _get(self, family: str, key: bytes, *, raises: bool = False) -> bytes | None:
-        try:
-            found: bytes | None = self._families[family].get(key)
-        except Exception as error:  # rocksdict raises plain Exception
-            if raises:
-                raise
-            self._partial = True
-            self._say(f"{family} cannot be read: {error}")
-            return None
-        return found
-
-    def _say(self, problem: str) -> None:
-        self._note(Finding(problem))
+            self._look.say(
+                f"id {self._highest} is in use, and the next one is said to be {next_id}"
+            )
 
 
-def _has(ids: "array[int]", wanted: int) -> bool:
-    at = bisect_left(ids, wanted)
-    return at < len(ids) and ids[at] == wanted
-
-
-def _keys(family: Rdict, start: bytes, end: bytes | None) -> Iterator[bytes]:
-    options = ReadOptions()
-    if end is not None:
-        options.set_iterate_upper_bound(end)
-    at = family.iter(options)
-    at.seek(start)
-    while at.valid():
-        yield at.key()
-        at.next()
-    at.status()
+def _is_of(state: bytes, key: bytes) -> bool:
+    """Whether a checkpoint is that of a name; one that cannot be read was told of before."""
+    try:
+        return key_of_state(state) == key
+    except Exception:  # what is damaged can fail in any way
+        return True

@@ -7,7 +7,7 @@ import msgspec
 
 from tailrace.protocol.names import bucket_of
 
-__all__ = ["Finding", "Note", "stream_name"]
+__all__ = ["Finding", "Note", "Remark", "stream_name"]
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -28,6 +28,18 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.offset is not None:
             where.append(f"byte {self.offset}")
         return f"{', '.join(where)}: {self.problem}"
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """Something worth knowing that is no damage."""
+
+    remark: str
+    file: str
+    """Below the data directory."""
+    offset: int
+
+    def line(self) -> str:
+        return f"{self.file}, byte {self.offset}: {self.remark}"
 
 
 Note: TypeAlias = Callable[[Finding], object]

@@ -305,20 +305,23 @@ class RocksStore(Store):
         self._db.cancel_all_background(True)
 
     def close(self) -> None:
-        for family in reversed(self._families()):
-            self._close(family)
+        errors = [error for family in reversed(self._families()) if (error := _close(family))]
         # RocksDB lets go of the directory when nothing refers to it any more.
         del self._records, self._states, self._names, self._buckets, self._snapshots
         del self._expiry, self._garbage, self._db
         self.handles.clear()
+        # Once interrupted, the log has what was not flushed.
+        if errors and not self._interrupted:
+            raise errors[0]
 
-    def _close(self, family: Rdict) -> None:
-        """Flush memtables and let go; once interrupted, the log has what they hold."""
-        try:
-            family.close()
-        except Exception:  # rocksdict raises plain Exception
-            if not self._interrupted:
-                raise
+
+def _close(family: Rdict) -> Exception | None:
+    """Flush memtables and let go; what went wrong, for the others are to be closed as well."""
+    try:
+        family.close()
+    except Exception as error:  # rocksdict raises plain Exception
+        return error
+    return None
 
 
 def _number(family: Rdict, name: str) -> int:

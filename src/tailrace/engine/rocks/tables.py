@@ -1,24 +1,27 @@
 """
 What RocksDB does not look at when it is asked for all that it has: filters, which it does without
-where they are damaged, and in blob files what no key refers to any more.
+where they are damaged; data that a deleted range covers, which it jumps over until it compacts; and
+in blob files what no key refers to any more.
 
-A table ends with a footer, before that the block that says where filter, index and properties are.
-Each block is followed by a byte and a checksum, of which this file knows the form that tables have
-since format 6. Data blocks are checked by reading them.
+A table ends with a footer, before that the block that says where filter, index and properties are;
+the index says where the data is. Each block is followed by a byte, how it is compressed, and a
+checksum, of which this file knows the form that tables have since format 6.
 
+    index       entries: zero, size of a key, the key, where a block begins, its size; all varints
     blob file   header: magic u32, version u32, family u32, flags, compression, expiration 2 × u64
                 records: key and value size u64, expiration u64, crc u32 of these, crc u32, bytes
                 footer: magic u32, count u64, expiration 2 × u64, crc u32
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import xxhash
 
 from tailrace.engine.rocks.logs import crc_fits
+from tailrace.engine.rocks.lz4 import decompress
 
 __all__ = ["FileDamage", "check_blob_file", "check_table"]
 
@@ -30,14 +33,15 @@ _XXH3: Final = 4
 _TRAILER: Final = struct.Struct("<BI")
 _LAST_BYTE_PRIME: Final = 0x6B9083D9
 _U32: Final = 0xFFFFFFFF
+_INDEX: Final = b"rocksdb.index"
+_NONE, _LZ4 = 0, 4
 
 _BLOB_HEADER: Final = struct.Struct("<IIIBBQQ")
 _BLOB_RECORD: Final = struct.Struct("<QQQII")
 _BLOB_FOOTER: Final = struct.Struct("<IQQQI")
 _BLOB_MAGIC: Final = 2395959
 _BLOB_VERSION: Final = 1
-_COMPRESSIONS: Final = (0, 4)
-"""None, and LZ4."""
+_COMPRESSIONS: Final = (_NONE, _LZ4)
 
 
 class FileDamage(Exception):
@@ -51,7 +55,7 @@ class FileDamage(Exception):
 
 def check_table(path: Path, advance: Callable[[int], object]) -> None:
     """
-    Check the blocks of a table that are not data.
+    Check all blocks of a table.
 
     Raises:
         FileDamage: One is not what was written.
@@ -68,50 +72,95 @@ def check_table(path: Path, advance: Callable[[int], object]) -> None:
             raise FileDamage(at, "it has no footer that is known")
         if kind != _XXH3:
             raise FileDamage(at, f"its blocks have checksums of an unknown kind, {kind}")
+        blocks = _Blocks(file, at, context)
         meta_at = at - _TRAILER.size - meta_size
-        meta = _read_block(file, meta_at, meta_size, context)
-        for begin, length in _handles(meta, meta_at):
-            if begin + length > size:
-                raise FileDamage(meta_at, "a block lies outside of it")
-            _read_block(file, begin, length, context)
+        meta, _ = blocks.read(meta_at, meta_size)
+        for name, begin, length in _named(meta, meta_at):
+            block, compression = blocks.read(begin, length)
             advance(length)
+            if name == _INDEX:
+                _check_data(blocks, _index(block, compression, begin), advance)
 
 
-def _read_block(file: BinaryIO, at: int, size: int, context: int) -> bytes:
-    """A block, as it is stored, checked."""
-    if at < 0:
-        raise FileDamage(0, "a block lies outside of it")
-    file.seek(at)
-    block = file.read(size)
-    trailer = file.read(_TRAILER.size)
-    if len(block) != size or len(trailer) != _TRAILER.size:
-        raise FileDamage(at, "a block is cut off")
-    last, stored = _TRAILER.unpack(trailer)
-    check = (xxhash.xxh3_64_intdigest(block) & _U32) ^ (last * _LAST_BYTE_PRIME & _U32)
-    if context:
-        # So that a block of another place, or of another file, is not taken for this one.
-        check += context ^ ((at & _U32) + (at >> 32) & _U32)
-    if stored != check & _U32:
-        raise FileDamage(at, "the checksum of a block does not fit")
-    return block
+def _check_data(
+    blocks: "_Blocks", index: Iterable[tuple[int, int]], advance: Callable[[int], object]
+) -> None:
+    for begin, length in index:
+        blocks.read(begin, length)
+        advance(length)
 
 
-def _handles(block: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """Where the blocks are that a metaindex names."""
+class _Blocks:
+    """The blocks of a table, each checked as it is read."""
+
+    def __init__(self, file: BinaryIO, end: int, context: int) -> None:
+        self._file = file
+        self._end = end
+        self._context = context
+
+    def read(self, at: int, size: int) -> tuple[bytes, int]:
+        """A block, as it is stored, and how it is compressed."""
+        # Before it is read: a length that was damaged may be of any size.
+        if at < 0 or at + size + _TRAILER.size > self._end:
+            raise FileDamage(max(at, 0), "a block lies outside of it")
+        self._file.seek(at)
+        block = self._file.read(size)
+        trailer = self._file.read(_TRAILER.size)
+        if len(block) != size or len(trailer) != _TRAILER.size:
+            raise FileDamage(at, "a block is cut off")
+        compression, stored = _TRAILER.unpack(trailer)
+        check = (xxhash.xxh3_64_intdigest(block) & _U32) ^ (compression * _LAST_BYTE_PRIME & _U32)
+        if self._context:
+            # So that a block of another place, or of another file, is not taken for this one.
+            check += self._context ^ ((at & _U32) + (at >> 32) & _U32)
+        if stored != check & _U32:
+            raise FileDamage(at, "the checksum of a block does not fit")
+        return block, compression
+
+
+def _named(block: bytes, at: int) -> Iterator[tuple[bytes, int, int]]:
+    """The blocks that a metaindex names, and where they are."""
+    name = b""
     try:
-        (restarts,) = struct.unpack_from("<I", block, len(block) - 4)
-        end = len(block) - 4 - 4 * (restarts & 0x7FFFFFFF)
-        place = 0
+        place, end = 0, _entries_end(block)
         while place < end:
-            _, place = _varint(block, place)
+            shared, place = _varint(block, place)
             key, place = _varint(block, place)
             value, place = _varint(block, place)
+            name = name[:shared] + block[place : place + key]
             begin, after = _varint(block, place + key)
             length, _ = _varint(block, after)
             place += key + value
-            yield begin, length
+            yield name, begin, length
     except (IndexError, struct.error) as error:
         raise FileDamage(at, "the list of its blocks cannot be read") from error
+
+
+def _index(block: bytes, compression: int, at: int) -> Iterator[tuple[int, int]]:
+    """Where the blocks of data are."""
+    try:
+        if compression not in _COMPRESSIONS:
+            raise ValueError(f"compression {compression}")
+        if compression == _LZ4:
+            size, begin = _varint(block, 0)
+            block = decompress(block[begin:], size)
+        place, end = 0, _entries_end(block)
+        while place < end:
+            shared, place = _varint(block, place)
+            if shared:
+                raise ValueError("keys that are not whole")
+            key, place = _varint(block, place)
+            begin, place = _varint(block, place + key)
+            length, place = _varint(block, place)
+            yield begin, length
+    except (ValueError, IndexError, struct.error) as error:
+        raise FileDamage(at, f"its index cannot be read: {error}") from error
+
+
+def _entries_end(block: bytes) -> int:
+    """What follows are places in it to start from, and their number."""
+    (starts,) = struct.unpack_from("<I", block, len(block) - 4)
+    return len(block) - 4 - 4 * int(starts & 0x7FFFFFFF)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -6,9 +6,11 @@ done. A crash on the way leaves the mark, and the next start counts again; an ol
 the directory from the first byte on, and never meets a row that it cannot read.
 """
 
+import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import structlog
 
 from tailrace.protocol.bucket import BucketState, stream_bytes
@@ -22,6 +24,11 @@ UNCOUNTED: Final = b"uncounted"
 """Beside `format`, while the bytes of buckets are not counted."""
 STEP: Final = 1000
 """So many names are in memory, and so many buckets in a batch, at a time."""
+
+# A name without a state, and what decoding makes of bytes that are not what was written.
+_UNREADABLE: Final = (
+    AssertionError, LookupError, TypeError, ValueError, struct.error, msgspec.MsgspecError,
+)  # fmt: skip
 
 log = structlog.get_logger("tailrace")
 
@@ -53,9 +60,17 @@ def _sizes(store: "RocksStore", bucket: bytes) -> Iterator[int]:
             try:
                 state = store.load(name)
             except Exception as error:  # rocksdict raises plain Exception
+                if not _is_damage(error):
+                    # The mark stays: the next start counts again.
+                    raise
                 # It can neither be read nor deleted: its bytes will never be taken off again.
                 log.error("a stream cannot be read, and is not counted", error=str(error))
                 continue
             if state is not None:
                 yield stream_bytes(state)
         after = names[-1]
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether it will be so again, unlike a disk that fails, or memory that is short."""
+    return isinstance(error, _UNREADABLE) or "Corruption" in str(error)

@@ -47,6 +47,8 @@ class Access:
         self.path = path
         self.on_change: Callable[[], None] | None = None
         """Called, from a thread, when keys of JWTs have changed: see who is still valid."""
+        self.before_look: Callable[[Request], None] | None = None
+        """Asked before credentials are looked into that were not seen before; may refuse."""
         self._tokens = Tokens()
         self._jwts: Jwts | None = None
         self._anonymous: Principal | None = None
@@ -114,6 +116,8 @@ class Access:
         cache = self._cache
         principal = cache.get(digest)
         if principal is None:
+            if self.before_look is not None:
+                self.before_look(request)
             principal = self._find(found)
             cache[digest] = principal
             if len(cache) > CACHED_COUNT_MAX:

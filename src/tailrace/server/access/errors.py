@@ -5,6 +5,7 @@ from tailrace.protocol.errors import Refusal
 __all__ = [
     "CredentialsRefused",
     "CredentialsRepeated",
+    "CrossOriginRefused",
     "Forbidden",
     "KeysNotReady",
     "Unauthenticated",
@@ -73,6 +74,21 @@ class Forbidden(Refusal):
     @property
     def detail(self) -> str:
         return f"{self.principal} has no grant of {self.operation} on {self.place}"
+
+
+class CrossOriginRefused(Refusal):
+    """A page of another origin asks a server without access control what there is."""
+
+    status = 403
+    code = "cross-origin-refused"
+    title = "Not for pages of other origins"
+
+    @property
+    def detail(self) -> str:
+        return (
+            "without access control (--access) this is answered to programs and to the server's "
+            "own page, not to pages of other origins"
+        )
 
 
 class KeysNotReady(Refusal):

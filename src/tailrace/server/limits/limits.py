@@ -112,6 +112,19 @@ class Limits:
         if wait_ns:
             raise RequestRateExceeded(retry_after_s(wait_ns))
 
+    def check_request(self, client: str) -> None:
+        """
+        Whether a request would be too many now; nothing is counted.
+
+        Raises:
+            RequestRateExceeded: It would.
+        """
+        account = self._clients.get(client) or self._account(client)
+        if (rate := account.rule.requests) is not None:
+            _, wait_ns = rate.take(account.requests_full_at, 1, self._clock())
+            if wait_ns:
+                raise RequestRateExceeded(retry_after_s(wait_ns))
+
     def appended(self, client: str, count: int) -> None:
         """
         Count bytes that are about to be appended, of content or of a snapshot.

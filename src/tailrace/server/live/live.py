@@ -121,7 +121,8 @@ class Live:
         state = stream.durable
         assert state is not None
         where.check(state)
-        headers = [(h.CONTENT_TYPE, b"text/event-stream"), (h.CACHE_CONTROL, b"no-cache")]
+        caching = h.caching(b"no-cache", shared=self.doors.access is None)
+        headers = [(h.CONTENT_TYPE, b"text/event-stream"), caching]
         if not is_text(state.content_type):
             headers.append((h.STREAM_SSE_DATA_ENCODING, b"base64"))
         if where.offset is None:

@@ -48,6 +48,8 @@ class SseSession:
         self._stream_id = state.id
         self._sink: Sink | None = None
         self._done = False
+        # Its end came before its beginning: revoked while its head was on its way.
+        self._ended = False
         self._pumping: asyncio.Handle | None = None
         self._timers: list[asyncio.TimerHandle] = []
         # From now on, not from `start`: a stream that nobody waits for may leave memory.
@@ -57,6 +59,9 @@ class SseSession:
 
     def start(self, sink: Sink) -> None:
         self._sink = sink
+        if self._ended:
+            self.end()
+            return
         loop = self._live.loop
         recycle_s = self._live.sse_s * (1 + random.uniform(-_RECYCLE_JITTER, _RECYCLE_JITTER))
         self._timers = [
@@ -145,7 +150,10 @@ class SseSession:
     def end(self) -> None:
         """§8.2: about every minute, and when the server stops: a last control event."""
         state = self._stream.durable
-        if self._done or self._sink is None:
+        if self._sink is None:
+            self._ended = True
+            return
+        if self._done:
             return
         if state is None or state.id != self._stream_id:
             self.deleted()

@@ -25,13 +25,15 @@ from tailrace.engine.meters import OTHER, Histogram, Meters
 from tailrace.protocol import errors as protocol_errors
 from tailrace.protocol.errors import Refusal
 from tailrace.server import errors as server_errors
+from tailrace.server.access import errors as access_errors
+from tailrace.server.limits import errors as limits_errors
 
 if TYPE_CHECKING:
     from tailrace.server.metrics.metrics import Metrics
 
 __all__ = ["HELP", "Families", "add_log"]
 
-_ERRORS: Final = (protocol_errors, engine_errors, server_errors)
+_ERRORS: Final = (protocol_errors, engine_errors, server_errors, access_errors, limits_errors)
 _STORED: Final = "tailrace_stored_bytes"
 HELP: Final = {
     "tailrace_build_info": "Version of tailrace, and its engine.",
@@ -94,7 +96,7 @@ class Families(Collector):
     def _commits(self, meters: Meters) -> Iterator[Metric]:
         yield _counter("tailrace_appended_bytes_total", (), {"": meters.appended_bytes})
         yield _counter("tailrace_appended_messages_total", (), {"": meters.appended_messages})
-        yield _counter("tailrace_commits_total", (), {"": sum(meters.commit_records.counts)})
+        yield _counter("tailrace_commits_total", (), {"": meters.commits})
         yield _histogram("tailrace_commit_batch_records", meters.commit_records)
         yield _histogram("tailrace_commit_sync_seconds", meters.sync_s)
         yield _counter("tailrace_reclaimed_bytes_total", (), {"": meters.reclaimed_bytes})

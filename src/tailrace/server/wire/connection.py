@@ -34,8 +34,6 @@ REQUEST_BODY_IDLE_S: Final = 30.0
 KEEP_ALIVE_S: Final = 75.0
 WRITE_STALL_S: Final = 60.0
 LINGER_S: Final = 1.0
-EARLY_BYTES_MIN: Final = 1 << 20
-"""A larger body is refused, if at all, before it is sent; a smaller one after it."""
 WRITE_BUFFER_BYTES_HIGH: Final = 256 << 10
 _FRAME_BYTES_LARGE: Final = 64 << 10
 
@@ -48,6 +46,7 @@ class Connection(RequestReader, asyncio.Protocol):
         self._service = server.service
         self._transport: asyncio.Transport | None = None
         self.address = ""
+        self._admitted = False
         self._queue: deque[ParsedRequest] = deque()
         self._current: ParsedRequest | None = None
         self._waiting: Waiting | None = None
@@ -69,12 +68,23 @@ class Connection(RequestReader, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not inherit from asyncio's.
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_HIGH)
-        peer = transport.get_extra_info("peername")
-        self.address = peer[0] if isinstance(peer, tuple) else ""
-        if not self._server.admit(self):
-            self._refuse(TooManyConnections())
+        made = cast(asyncio.Transport, transport)
+        made.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_HIGH)
+        self._transport = made
+        peer = made.get_extra_info("peername")
+        # With TLS it was counted before its handshake.
+        if not self._admitted and not self.arrives(peer[0] if isinstance(peer, tuple) else ""):
+            if self._server.may_linger(self):
+                self._refuse(TooManyConnections())
+            else:
+                # So many are being told already that telling would keep files open.
+                made.abort()
+
+    def arrives(self, address: str) -> bool:
+        """Count it from now on; false if there are too many, or too many from its address."""
+        self.address = address
+        self._admitted = self._server.admit(self)
+        return self._admitted
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -133,7 +143,7 @@ class Connection(RequestReader, asyncio.Protocol):
         headers = head.headers
         head.address = self.address
         large = b"transfer-encoding" in headers or (
-            int(headers.get(b"content-length", b"0")) > EARLY_BYTES_MIN
+            int(headers.get(b"content-length", b"0")) > self._early_bytes_min
         )
         first = self._current is None and not self._queue
         sink = self._service.receive(head, first=first, large=large or b"expect" in headers)

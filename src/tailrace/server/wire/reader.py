@@ -36,6 +36,10 @@ TARGET_BYTES_MAX: Final = 8 << 10
 HEADERS_BYTES_MAX: Final = 32 << 10
 HEADERS_COUNT_MAX: Final = 100
 PIECES_MAX: Final = 1024
+EARLY_BYTES_MIN: Final = 1 << 20
+"""A larger body is refused, if at all, before it is sent; a smaller one after it."""
+GUARDED_BYTES_MIN: Final = 64 << 10
+"""The same where not everybody may send one: whoever may not, has this much of memory at most."""
 
 _HOP_HEADERS: Final = frozenset((b"connection", b"upgrade", b"http2-settings", b"expect"))
 _METHODS: Final = {
@@ -69,8 +73,8 @@ class RequestReader(ABC):
         self._server = server
         self._body_bytes_max = server.settings.body_bytes_max
         self._new_request = SecureRequest if server.secure else ParsedRequest
-        # Bodies that nobody may send are refused before they are sent.
         self._guarded = server.service.doors.guarded
+        self._early_bytes_min = GUARDED_BYTES_MIN if self._guarded else EARLY_BYTES_MIN
         self._parser = httptools.HttpRequestParser(self)
         self._refusal: Refusal | None = None
         self._arriving = False
@@ -228,10 +232,7 @@ class RequestReader(ABC):
     def _find_sink(self) -> bool:
         """Ask where the body is to go; false if it need not be sent."""
         method = self._parser.get_method()
-        if method != b"PUT" and not self._guarded:
-            return True
-        if b"content-length" not in self._headers and b"transfer-encoding" not in self._headers:
-            # It has no body.
+        if method != b"PUT" and not (self._guarded and self._is_large()):
             return True
         try:
             path, query = _split_target(self._url)
@@ -245,6 +246,15 @@ class RequestReader(ABC):
             # It is told when the request is complete.
             return True
         return True
+
+    def _is_large(self) -> bool:
+        """Whether it is worth asking before the body is sent."""
+        headers = self._headers
+        return (
+            b"transfer-encoding" in headers
+            or b"expect" in headers
+            or int(headers.get(b"content-length", b"0")) > self._early_bytes_min
+        )
 
     def on_body(self, body: bytes) -> None:
         if self._refusal is not None:

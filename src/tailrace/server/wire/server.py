@@ -10,12 +10,14 @@ from tailrace.server.settings import Settings
 from tailrace.server.tls import Tls
 from tailrace.server.wire.connection import Connection
 from tailrace.server.wire.encode import tick
+from tailrace.server.wire.greeting import TlsListener
 
 __all__ = ["WireServer"]
 
 _TICK_S: Final = 1.0
 _BACKLOG: Final = 4096
-HANDSHAKE_S: Final = 15.0
+LINGERING_MAX: Final = 128
+"""So many connections beyond the last place are told that there is none; others are cut off."""
 # Ten thousand at once would hold everybody up for ten milliseconds.
 _CHECKED_A_TURN: Final = 256
 
@@ -33,6 +35,8 @@ class WireServer:
         self.now = self.loop.time()
         self.draining = False
         self._connections: set[Connection] = set()
+        self._lingering: set[Connection] = set()
+        self._listener: TlsListener | None = None
         service.metrics.connections = lambda: len(self._connections)
         self._empty = asyncio.Event()
         self._server: asyncio.Server | None = None
@@ -46,17 +50,23 @@ class WireServer:
         Raises:
             OSError: The address is taken or does not exist.
         """
+        host, port = self.settings.host, self.settings.port
+        if self._tls is not None:
+            self._listener = TlsListener(self, self._tls)
+            return await self._listener.listen(host, port, _BACKLOG)
         self._server = await self.loop.create_server(
-            lambda: Connection(self),
-            self.settings.host,
-            self.settings.port,
-            backlog=_BACKLOG,
-            ssl=None if self._tls is None else self._tls.context,
-            ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_S,
+            lambda: Connection(self), host, port, backlog=_BACKLOG
         )
         sockets: tuple[socket.socket, ...] = tuple(self._server.sockets)
-        port: int = sockets[0].getsockname()[1]
-        return port
+        bound: int = sockets[0].getsockname()[1]
+        return bound
+
+    def may_linger(self, connection: Connection) -> bool:
+        """Whether a connection that is one too many may stay for as long as it takes to say so."""
+        if len(self._lingering) >= LINGERING_MAX:
+            return False
+        self._lingering.add(connection)
+        return True
 
     def admit(self, connection: Connection) -> bool:
         """Count a connection; false if there are too many, or too many from its address."""
@@ -66,6 +76,7 @@ class WireServer:
         return True
 
     def leave(self, connection: Connection) -> None:
+        self._lingering.discard(connection)
         if connection in self._connections:
             self._connections.discard(connection)
             self.service.doors.limits.disconnect(connection.address)
@@ -81,6 +92,8 @@ class WireServer:
         self.draining = True
         if self._server is not None:
             self._server.close()
+        if self._listener is not None:
+            self._listener.close()
         self.service.drain()
         self._empty.clear()
         for connection in list(self._connections):

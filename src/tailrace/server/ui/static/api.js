@@ -80,7 +80,14 @@ export function listStreams(bucket, prefix, after, limit, signal) {
   return json(`${where}?${query({ prefix, after, limit })}`, { signal });
 }
 
+// A link to the page is made by others, too, and what goes along with a request is our token. A
+// URL with one of these in it is of another place: of another stream, or outside of this mount.
+const NOWHERE = ["", ".", ".."];
+
 function segment(text) {
+  if (NOWHERE.includes(text)) {
+    throw new Problem(0, "No such name", "Nothing can be called so: it is empty, “.” or “..”.");
+  }
   try {
     return encodeURIComponent(text);
   } catch {

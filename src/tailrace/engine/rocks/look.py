@@ -1,0 +1,79 @@
+"""Reading a database that may be damaged: as far as it goes, and what does not is told."""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+
+from rocksdict import Rdict, ReadOptions
+
+from tailrace.engine.rocks.findings import Finding, Note
+from tailrace.engine.rocks.keys import items
+
+__all__ = ["Look", "has", "keys_of"]
+
+
+class Look:
+    """The column families of a database, read with what cannot be read in mind."""
+
+    def __init__(
+        self, families: dict[str, Rdict], note: Note, advance: Callable[[int], object]
+    ) -> None:
+        self.families = families
+        self.partial = False
+        """Something could not be read: what is missing then need not be missing."""
+        self._note = note
+        self._advance = advance
+
+    def walk(self, family: str) -> Iterator[tuple[bytes, bytes]]:
+        """All of a family, up to the first that cannot be read."""
+        try:
+            for key, value in items(self.families[family], b"", None):
+                self._advance(len(key) + len(value))
+                yield key, value
+        except Exception as error:  # rocksdict raises plain Exception
+            self._fail(family, error)
+
+    def keys(self, family: str) -> Iterator[bytes]:
+        """Likewise, without the values."""
+        try:
+            yield from keys_of(self.families[family], b"", None)
+        except Exception as error:  # rocksdict raises plain Exception
+            self._fail(family, error)
+
+    def get(self, family: str, key: bytes, *, raises: bool = False) -> bytes | None:
+        """One value, if there is one and it can be read."""
+        try:
+            found: bytes | None = self.families[family].get(key)
+        except Exception as error:  # rocksdict raises plain Exception
+            if raises:
+                raise
+            self._fail(family, error)
+            return None
+        return found
+
+    def say(self, problem: str) -> None:
+        """Tell of what concerns the whole database."""
+        self._note(Finding(problem))
+
+    def _fail(self, family: str, error: Exception) -> None:
+        self.partial = True
+        self.say(f"{family} cannot be read: {error}")
+
+
+def has(ids: "array[int]", wanted: int) -> bool:
+    """Whether an id is among those, which are sorted."""
+    at = bisect_left(ids, wanted)
+    return at < len(ids) and ids[at] == wanted
+
+
+def keys_of(family: Rdict, start: bytes, end: bytes | None) -> Iterator[bytes]:
+    """The keys from one to before another."""
+    options = ReadOptions()
+    if end is not None:
+        options.set_iterate_upper_bound(end)
+    at = family.iter(options)
+    at.seek(start)
+    while at.valid():
+        yield at.key()
+        at.next()
+    at.status()

@@ -1,0 +1,54 @@
+"""Whoever guesses is counted: every refusal of an address, on both transports, in any form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.access.making import AccessToml
+from tests.support.http import Connection
+from tests.support.server import AsgiServerProcess, BaseServerProcess, ServerProcess
+
+BURST = 4
+LIMITS = f"""
+[client]
+requests_per_s = 0.001
+requests_burst = {BURST}
+"""
+GUESS = "Authorization: Bearer guess\r\n"
+BODY = "Content-Type: text/plain\r\nContent-Length: 1\r\n\r\nx"
+CHUNKED = "Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
+REQUESTS = {
+    "read": f"GET PATH/x HTTP/1.1\r\nHost: x\r\n{GUESS}\r\n",
+    "append": f"POST PATH/x HTTP/1.1\r\nHost: x\r\n{GUESS}{BODY}",
+    "chunks": f"POST PATH/x HTTP/1.1\r\nHost: x\r\n{GUESS}{CHUNKED}",
+    "nothing": "GET PATH/x HTTP/1.1\r\nHost: x\r\n\r\n",
+    "bad name": f"GET PATH/a//b HTTP/1.1\r\nHost: x\r\n{GUESS}\r\n",
+}
+
+
+@pytest.fixture(params=[ServerProcess, AsgiServerProcess], ids=["wire", "asgi"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseServerProcess]:
+    access = AccessToml(tmp_path / "access.toml")
+    limits = tmp_path / "limits.toml"
+    limits.write_text(LIMITS)
+    options = ("--engine", "memory", "--access", str(access.path), "--limits", str(limits))
+    with request.param(tmp_path / "data", *options) as started:
+        yield started
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_too_many_of_them_are_429(server: BaseServerProcess, kind: str) -> None:
+    raw = REQUESTS[kind].replace("PATH", f"{server.base_path}/v1/stream").encode()
+    found = []
+    for _ in range(BURST + 3):
+        with Connection("127.0.0.1", server.port) as connection:
+            connection.send(raw)
+            found.append(connection.read_response().status)
+    assert set(found[:BURST]) <= {400, 401}
+    assert found[BURST:] == [429] * 3
+    # Whether the server is well is not a guess.
+    with Connection("127.0.0.1", server.port) as connection:
+        assert connection.request("GET", f"{server.base_path}/-/health").status == 200

@@ -1,0 +1,50 @@
+"""Without access control, pages of other origins are not told what there is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.streams import Api
+
+TELLING = [
+    ("GET", "/-/buckets"),
+    ("GET", "/-/paths"),
+    ("GET", "/-/about?path=x"),
+    ("GET", "/-/metrics"),
+    ("POST", "/-/backup"),
+]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(("method", "path"), TELLING)
+def test_a_page_of_another_origin_is_refused(
+    api: Api, method: str, path: str, headers: dict[str, str]
+) -> None:
+    answer = api.request(method, api.server.base_path + path, headers)
+    assert (answer.status, json.loads(answer.body)["code"]) == (403, "cross-origin-refused")
+
+
+@pytest.mark.parametrize(("method", "path"), TELLING)
+def test_the_page_itself_and_programs_are_answered(api: Api, method: str, path: str) -> None:
+    own = {"Origin": f"http://127.0.0.1:{api.server.port}", "Sec-Fetch-Site": "same-origin"}
+    for headers in ({}, own):
+        answer = api.request(method, api.server.base_path + path, headers)
+        assert answer.status in (200, 404, 409, 501)
+
+
+def test_the_protocol_is_for_pages_of_any_origin(api: Api) -> None:
+    path = api.create("text/plain", b"x")
+    answer = api.request("GET", path, {"Origin": "https://app.example"})
+    assert (answer.status, answer.body) == (200, b"x")
