@@ -669,11 +669,17 @@ class TestDurability:
         parts = [(b"aaa-1", False), (b"aaa-none", False), (b"aab-", True), (b"zzzz", False)]
         listed = [b"aaa-1", *made[4:], b"zzzz"]
         looked: set[bytes] = set()
-        for name in ("bucket", "load"):
-            load = getattr(world.engine.store, name)
-            monkeypatch.setattr(
-                world.engine.store, name, lambda at, load=load: (looked.add(at), load(at))[1]
-            )
+
+        def watched(load: Callable[[bytes], object]) -> Callable[[bytes], object]:
+            def look(at: bytes) -> object:
+                looked.add(at)
+                return load(at)
+
+            return look
+
+        store = world.engine.store
+        monkeypatch.setattr(store, "bucket", watched(store.bucket))
+        monkeypatch.setattr(store, "load", watched(store.load))
         for most in range(1, 8):
             for start in range(len(listed)):
                 after = listed[start - 1] if start else b""

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tailrace.server.access.edit import add_token
 from tests.support.server import AsgiServerProcess, ServerProcess
@@ -171,6 +171,8 @@ class TestLive:
         bucket = ui.bucket()
         ui.open(ui.stream(bucket, body=b"[1]"))
         expect(page.locator(".pane .pill")).to_have_text("Live")
+        # What is still being read would be told as not found, beside.
+        expect(ui.messages()).to_have_count(1)
         ui.watched.expected = ("console: Failed to load resource",)
         assert ui.api.request("DELETE", f"/{bucket}/s").status == 204
         expect(page.get_by_role("alert")).to_contain_text("This stream is gone")
@@ -498,6 +500,29 @@ class TestElsewhere:
                 page.keyboard.press("Escape")
             assert len(seen) > 8
             assert [url for url in seen if not url.startswith(f"{server.url}/-/")] == []
+
+    def test_a_refusal_that_comes_late_takes_away_nothing(
+        self, open_ui: OpenUi, tmp_path: Path
+    ) -> None:
+        """All that the page asks for is refused; who is being asked is not asked again."""
+        file = tmp_path / "access.toml"
+        add_token(file, "root", ["*:/"])
+        options = ("--engine", "memory", "--access", str(file))
+        with ServerProcess(tmp_path / "data", *options) as server:
+            ui = open_ui(server)
+            ui.watched.expected = ("console: Failed to load resource",)
+            held: list[Route] = []
+            ui.page.route("**/-/buckets*", lambda route: held.append(route))
+            page = ui.open("#/b/room/a")
+            expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+            page.get_by_label("Token").fill("half of a tok")
+            with page.expect_response("**/-/buckets*") as late:
+                held[0].continue_()
+            assert late.value.status == 401
+            late.value.finished()
+            # Another answer after it: what comes of the late one has happened.
+            assert page.evaluate("fetch('../health').then((answer) => answer.status)") == 200
+            expect(page.get_by_label("Token")).to_have_value("half of a tok")
 
     def test_a_token_where_the_server_asks_for_one(self, open_ui: OpenUi, tmp_path: Path) -> None:
         file = tmp_path / "access.toml"

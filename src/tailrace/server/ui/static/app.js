@@ -91,6 +91,8 @@ addEventListener("keydown", (event) => {
 // -- who looks at it ------------------------------------------------------------------------------
 
 function signIn(error) {
+  // What the page asks for is refused all at once: the first says it, and what is typed stays.
+  if (layout.dataset.view === "sign-in") return;
   current?.abort();
   sidebar.clear();
   layout.dataset.view = "sign-in";
