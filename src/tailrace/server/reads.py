@@ -91,8 +91,7 @@ class Reads:
         self._chunk_bytes = chunk_bytes
         # §10.2: where not everybody may read, caches that many share must not answer.
         self._scope = b"public" if shared else b"private"
-        # One browser may have several tokens, one after the other.
-        self._vary = (b"Vary", b"Accept-Encoding" if shared else b"Accept-Encoding, Authorization")
+        self._vary = h.vary(shared=shared)
 
     def head(self, stream: Stream) -> Response:
         """§5.5: metadata, never cached."""

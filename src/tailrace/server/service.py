@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-import msgspec
 import structlog
 
 from tailrace.engine.core import Engine
@@ -19,19 +18,16 @@ from tailrace.protocol.cursor import parse_cursor
 from tailrace.protocol.errors import HeaderInvalid, NameInvalid, QueryInvalid, Refusal
 from tailrace.protocol.names import RESERVED
 from tailrace.server import headers as h
-from tailrace.server.backup import Backup
 from tailrace.server.bootstrap import Bootstrap
 from tailrace.server.buckets import BucketRequests
 from tailrace.server.doors import Doors
-from tailrace.server.errors import Internal, MethodNotAllowed, NotReady, RouteNotFound
+from tailrace.server.errors import Internal, MethodNotAllowed
 from tailrace.server.live import Live
 from tailrace.server.message import BodySink, Request, Response, Waiting
 from tailrace.server.metrics import open_metrics
-from tailrace.server.offsets import Offsets
-from tailrace.server.overview import Overview
+from tailrace.server.own import Own, bodiless
 from tailrace.server.problem import problem
 from tailrace.server.reads import Reads, parse_until, parse_where
-from tailrace.server.rows import Rows
 from tailrace.server.settings import Settings
 from tailrace.server.snapshots import Snapshots
 from tailrace.server.target import (
@@ -44,7 +40,6 @@ from tailrace.server.target import (
     resolve,
     resolve_short,
 )
-from tailrace.server.ui import Ui
 from tailrace.server.writes import Writes
 
 __all__ = ["Service", "clock_ms"]
@@ -92,13 +87,6 @@ def _check_single(repeated: frozenset[bytes]) -> None:
         raise HeaderInvalid(name.decode().title(), "must be given once")
 
 
-def _bodiless(request: Request, response: Response) -> Response:
-    """The same without its body, where it was asked for by HEAD."""
-    if request.method == "HEAD":
-        response.body = b""
-    return response
-
-
 class _Work:
     """An answer that is being made: it comes, whether its client sends more or not."""
 
@@ -118,18 +106,12 @@ class Service:
         self.engine = engine
         self.settings = settings
         self.doors = doors = Doors(settings) if doors is None else doors
-        self.draining = False
         shared = doors.access is None
         self._reads = Reads(engine, settings.chunk_bytes, shared=shared)
         self._writes = Writes(engine)
         self._buckets = BucketRequests(engine)
         self._snapshots = Snapshots(engine, settings.snapshot_bytes_max, shared=shared)
         self._bootstrap = Bootstrap(engine, shared=shared)
-        self._offsets = Offsets(engine)
-        self._rows = Rows(engine, doors.access)
-        self._overview = Overview(engine)
-        self._backup = Backup(engine, settings)
-        self._ui = Ui()
         self._tasks: set[asyncio.Task[Response]] = set()
         self._loop = asyncio.get_running_loop()
         self.live = Live(
@@ -142,6 +124,7 @@ class Service:
             sse_s=settings.sse_s,
         )
         self.metrics = open_metrics(engine, self.live, settings)
+        self._own = Own(engine, settings, doors, self.metrics)
         self._use_quotas()
         if doors.access is not None:
             doors.access.on_change = self._keys_changed
@@ -224,7 +207,7 @@ class Service:
 
     def drain(self) -> None:
         """The server stops: waiting readers get their last word, `ready` says no."""
-        self.draining = True
+        self._own.draining = True
         self.live.drain()
 
     def reload(self) -> None:
@@ -323,7 +306,7 @@ class Service:
             case Resource.BUCKET, "DELETE":
                 self._buckets.delete(key, reply)
             case Resource.BUCKET, _:
-                reply(_bodiless(request, self._buckets.describe(key)))
+                reply(bodiless(request, self._buckets.describe(key)))
             case Resource.LISTING, _:
                 return self._later(self._list(request, key), request, reply)
             case Resource.LATEST, _:
@@ -337,28 +320,15 @@ class Service:
                 reply(self._snapshots.read(request, key, offset))
             case Resource.BOOTSTRAP, _:
                 return self._later(self._bootstrap.answer(request, key), request, reply)
-            case Resource.OFFSETS, _:
-                return self._later(self._offsets.answer(request), request, reply)
-            case Resource.ROWS, _:
-                return self._later(self._rows.answer(request), request, reply)
-            case Resource.BUCKETS, _:
-                return self._later(self._overview.buckets(request), request, reply)
-            case Resource.PATHS, _:
-                return self._later(self._overview.paths(request), request, reply)
-            case Resource.ABOUT, _:
-                return self._later(self._overview.about(request), request, reply)
-            case Resource.BACKUP, _:
-                return self._later(self._backup.answer(request), request, reply)
-            case Resource.METRICS, _:
-                return self._later(self._scrape(request), request, reply)
-            case Resource.UI, _:
-                reply(self._ui.answer(request))
             case _:
-                reply(self._own(request))
+                made = self._own.answer(request, target.resource)
+                if not isinstance(made, Response):
+                    return self._later(made, request, reply)
+                reply(made)
         return None
 
     async def _list(self, request: Request, key: bytes) -> Response:
-        return _bodiless(request, await self._buckets.list(request, key))
+        return bodiless(request, await self._buckets.list(request, key))
 
     def _read(self, request: Request, key: bytes, reply: Reply) -> Waiting | None:
         query = parse_query(request.query, READ_QUERY)
@@ -379,24 +349,3 @@ class Service:
         else:
             self._reads.answer(request, stream, where, reply, until=until)
         return None
-
-    async def _scrape(self, request: Request) -> Response:
-        content_type, body = await self.metrics.scrape(request.headers.get(b"accept", b""))
-        headers = [(h.CONTENT_TYPE, content_type), h.NO_STORE, (b"Vary", b"Accept")]
-        return _bodiless(request, Response(200, headers, body))
-
-    def _own(self, request: Request) -> Response:
-        """`/-/…`: what is ours and not the protocol's."""
-        if request.path not in (b"/-/health", b"/-/ready"):
-            raise RouteNotFound
-        if request.path == b"/-/ready":
-            self._check_ready()
-        body = msgspec.json.encode({"status": "ok"})
-        headers = [(h.CONTENT_TYPE, b"application/json"), h.NO_STORE]
-        return _bodiless(request, Response(200, headers, body))
-
-    def _check_ready(self) -> None:
-        if self.engine.failure is not None:
-            raise NotReady("storage failed: the server takes no more writes and must be restarted")
-        if self.draining:
-            raise NotReady("the server is stopping")
