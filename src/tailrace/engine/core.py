@@ -200,7 +200,7 @@ class Engine:
                 self._answer(stream, reply, refusal)
             return
         except GrowthRefused as refused:
-            self._answer_ahead(refused.bucket.pending, stream, reply, refused.refusal)
+            self._answer(stream, reply, refused.refusal, refused.bucket.pending)
             return
         except Refusal as refusal:
             self._answer(stream, reply, refusal)
@@ -246,25 +246,21 @@ class Engine:
         free = self.store.free_bytes()
         self._room = sys.maxsize if free is None else free
 
-    def _answer(self, stream: Stream, reply: Reply, outcome: Outcome) -> None:
-        """Reply to what changes nothing: at once, unless it was decided ahead of the disk."""
-        if stream.pending is None:
-            reply(outcome)
-        else:
-            stream.pending.replies.append((reply, outcome))
-
-    def _answer_ahead(
-        self, pending: Batch | None, stream: Stream, reply: Reply, outcome: Outcome
+    def _answer(
+        self, stream: Stream, reply: Reply, outcome: Outcome, bucket: Batch | None = None
     ) -> None:
-        """The same for what was decided upon the state of a bucket, too: the later of both."""
-        if pending is self.commit.open or stream.pending is None:
-            stream_or_bucket = pending
-        else:
-            stream_or_bucket = stream.pending
-        if stream_or_bucket is None:
+        """
+        Reply to what changes nothing: at once, unless it was decided ahead of the disk.
+
+        `bucket`: the batch of the bucket, if that was looked at too. The later of both counts.
+        """
+        pending = stream.pending
+        if bucket is not None and pending is not self.commit.open:
+            pending = bucket
+        if pending is None:
             reply(outcome)
         else:
-            stream_or_bucket.replies.append((reply, outcome))
+            pending.replies.append((reply, outcome))
 
     def record(self, stream: Stream, record: Record) -> None:
         """Apply a record and put it into the open batch; the caller schedules the commit."""

@@ -26,7 +26,7 @@ from tailrace.server.buckets import listed, listing_answer, parse_limit
 from tailrace.server.errors import RequestInvalid
 from tailrace.server.message import Request, Response
 from tailrace.server.named import Named
-from tailrace.server.target import Resource, parse_query
+from tailrace.server.target import parse_query
 
 __all__ = ["ABOUT_QUERY", "OVERVIEW_QUERY", "Overview"]
 
@@ -44,14 +44,6 @@ class Overview:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-
-    async def answer(self, request: Request, resource: Resource) -> Response:
-        """One of the three."""
-        if resource is Resource.BUCKETS:
-            return await self.buckets(request)
-        if resource is Resource.PATHS:
-            return await self.paths(request)
-        return await self.about(request)
 
     async def buckets(self, request: Request) -> Response:
         """Buckets that the principal may see, in the order of their ids."""

@@ -10,6 +10,7 @@ from tailrace.server import headers as h
 from tailrace.server.backup import Backup
 from tailrace.server.doors import Doors
 from tailrace.server.errors import NotReady, RouteNotFound
+from tailrace.server.live import Live
 from tailrace.server.message import Request, Response
 from tailrace.server.metrics import Metrics
 from tailrace.server.offsets import Offsets
@@ -32,9 +33,11 @@ def bodiless(request: Request, response: Response) -> Response:
 class Own:
     """Answers to what operators, Spark and the page ask for."""
 
-    def __init__(self, engine: Engine, settings: Settings, doors: Doors, metrics: Metrics) -> None:
-        self.draining = False
+    def __init__(
+        self, engine: Engine, settings: Settings, doors: Doors, live: Live, metrics: Metrics
+    ) -> None:
         self._engine = engine
+        self._live = live
         self._metrics = metrics
         self._offsets = Offsets(engine)
         self._rows = Rows(engine, doors.access)
@@ -82,5 +85,5 @@ class Own:
     def _check_ready(self) -> None:
         if self._engine.failure is not None:
             raise NotReady("storage failed: the server takes no more writes and must be restarted")
-        if self.draining:
+        if self._live.draining:
             raise NotReady("the server is stopping")

@@ -124,7 +124,7 @@ class Service:
             sse_s=settings.sse_s,
         )
         self.metrics = open_metrics(engine, self.live, settings)
-        self._own = Own(engine, settings, doors, self.metrics)
+        self._own = Own(engine, settings, doors, self.live, self.metrics)
         self._use_quotas()
         if doors.access is not None:
             doors.access.on_change = self._keys_changed
@@ -207,7 +207,6 @@ class Service:
 
     def drain(self) -> None:
         """The server stops: waiting readers get their last word, `ready` says no."""
-        self._own.draining = True
         self.live.drain()
 
     def reload(self) -> None:

@@ -11,6 +11,7 @@ holds only an offset, and reads from storage when its connection drains.
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -34,6 +35,7 @@ from tailrace.server.reads import Reads, Where
 __all__ = ["Live"]
 
 _LARGE_KEPT_S: Final = 5.0
+_EXPIRY_MARGIN_S: Final = 0.003
 CATCH_UP_BYTES: Final = 128 << 10
 """An event of what was missed has about this much, and a reader that never reads holds one."""
 
@@ -174,7 +176,11 @@ class Live:
         principal = request.principal
         if principal is None or principal.expires_at is None:
             return seconds
-        return max(0.0, min(seconds, (principal.expires_at - self._clock()) / 1000))
+        left_s = (principal.expires_at - self._clock()) / 1000
+        # Never a moment early, or who comes again would be let in: uvloop's clock stands still
+        # within a turn, and counts milliseconds.
+        behind_s = time.monotonic() - self.loop.time()
+        return max(0.0, min(seconds, left_s + behind_s + _EXPIRY_MARGIN_S))
 
     def review(self, is_valid: Callable[[Principal], bool]) -> None:
         """End whoever waits with credentials that are not good any more."""

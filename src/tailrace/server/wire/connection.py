@@ -140,13 +140,9 @@ class Connection(RequestReader, asyncio.Protocol):
             self._transport.pause_reading()
 
     def begins(self, head: ParsedRequest) -> BodySink | None:
-        headers = head.headers
         head.address = self.address
-        large = b"transfer-encoding" in headers or (
-            int(headers.get(b"content-length", b"0")) > self._early_bytes_min
-        )
         first = self._current is None and not self._queue
-        sink = self._service.receive(head, first=first, large=large or b"expect" in headers)
+        sink = self._service.receive(head, first=first, large=self._is_large())
         if sink is not None:
             sink.drained = self._sink_drained
         return sink

@@ -110,8 +110,8 @@ class TlsListener:
                 ssl=self._tls.context,
                 ssl_handshake_timeout=HANDSHAKE_S,
             )
-        except (OSError, asyncio.CancelledError):
-            # Nobody is owed an answer who did not get through it.
+        except (Exception, asyncio.CancelledError):
+            # Nobody is owed an answer who did not get through it, and the place is free.
             connection.connection_lost(None)
 
 
