@@ -37,11 +37,11 @@ serve: $(VENV)/.run-stamp ## Run the server on ./data (more options: make serve 
 
 test: $(VENV)/.dev-stamp tests/conformance/node_modules/.stamp tests/reference/node_modules/.stamp ## Run all tests (some: make test PYTEST_ARGS="-k name")
 	@$(DEBIAN) chromium nginx wrk
-	$(BIN)/python -m pytest $(PARALLEL) --ignore=tests/spark/cluster --ignore=tests/conformance $(PYTEST_ARGS) $(OR_NONE)
-	$(BIN)/python -m pytest $(ALONE) tests/conformance $(PYTEST_ARGS) $(OR_NONE)
+	$(BIN)/python -m pytest $(PARALLEL) --all-tests --ignore=tests/spark/cluster --ignore=tests/conformance $(PYTEST_ARGS) $(OR_NONE)
+	$(BIN)/python -m pytest $(ALONE) --all-tests tests/conformance $(PYTEST_ARGS) $(OR_NONE)
 
 test-cluster: $(VENV)/.dev-stamp ## Run the tests that start Spark drivers and clusters of their own, on this machine
-	$(BIN)/python -m pytest $(ALONE) tests/spark/cluster $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(ALONE) --all-tests tests/spark/cluster $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev-stamp ## Check style, types and the layers of the source tree
 	$(BIN)/ruff check $(CODE)
