@@ -48,8 +48,12 @@ class TailraceError(Exception):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        declares_init = "__init__" in vars(cls)
         # `eq=False` keeps exceptions hashable; `repr=False` keeps the repr of `Exception`.
         dataclass(eq=False, repr=False)(cls)
+        if not declares_init and not fields(cast(Any, cls)):
+            # Without fields, an exception takes any arguments, as `Exception` does.
+            del cls.__init__
 
     def __str__(self) -> str:
         return self.message.format_map(vars(self)) if self.message else super().__str__()
@@ -58,4 +62,5 @@ class TailraceError(Exception):
         if type(self) is TailraceError:
             return type(self), self.args
         # `Exception` replays `args`, which has no keyword arguments.
-        return type(self), tuple(getattr(self, field.name) for field in fields(cast(Any, self)))
+        values = tuple(getattr(self, field.name) for field in fields(cast(Any, self)))
+        return type(self), values or self.args

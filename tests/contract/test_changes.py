@@ -8,7 +8,7 @@ import pytest
 from tailrace.engine.buckets import ChangedPage
 from tailrace.engine.commit import Batch
 from tailrace.protocol.errors import BucketNotFound, PositionGone
-from tailrace.protocol.state import Append, Publish, Snapshot
+from tailrace.protocol.state import Append, Publish, SnapshotInfo
 from tests.contract.conftest import OpenWorld
 from tests.contract.harness import World
 
@@ -60,7 +60,7 @@ def test_everything_that_happens_to_a_stream(bucketed: World) -> None:
     world.append(key("c"), b"", closes=True)
     world.create(key("d"))
     digest = hashlib.sha256(b"x").digest()
-    snapshot = Snapshot(state.tail, world.engine.take_id(), 1, "a/b", digest, True)
+    snapshot = SnapshotInfo(state.tail, world.engine.take_id(), 1, "a/b", digest, True)
     world.state(key("b"), Publish(state.id, snapshot, b"x"))
     world.delete(key("a"))
     page = changed(world, at)

@@ -20,7 +20,7 @@ from tailrace.engine.buckets import BucketPage, Page
 from tailrace.engine.core import Outcome
 from tailrace.protocol.errors import BucketNotFound, StreamNotFound
 from tailrace.protocol.offset import START, Offset
-from tailrace.protocol.state import Append, Create, Delete, Publish, Snapshot
+from tailrace.protocol.state import Append, Create, Delete, Publish, SnapshotInfo
 from tests.contract.conftest import OpenWorld
 from tests.contract.harness import START_MS, World, told
 from tests.engine.proxy import StoreProxy
@@ -189,7 +189,7 @@ class TestStreamsInBuckets:
         """X§1.6: the bucket is missing, and no command makes it."""
         put(world, OTHER)
         forget(world)
-        snapshot = Snapshot(START, 1, 1, "a/b", b"", inline=True)
+        snapshot = SnapshotInfo(START, 1, 1, "a/b", b"", inline=True)
         for command in (
             new(world),
             new(world, ttl_s=0),
@@ -960,7 +960,7 @@ class BucketsAgainstModel(RuleBasedStateMachine):
         known = self.model.buckets.get(step.bucket, {}).get(step.stream)
         state = self.world.engine.stream(key(step.stream, step.bucket)).state
         content = b"s" * step.size
-        snapshot = Snapshot(
+        snapshot = SnapshotInfo(
             START if known is None else known.boundary(step.at),
             self.world.engine.take_id(),
             step.size,

@@ -13,7 +13,7 @@ from tailrace.engine.core import Outcome
 from tailrace.protocol.bucket import BucketState, Growth
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.producer import ProducerClaim
-from tailrace.protocol.state import Append, Create, Publish, Snapshot, StreamState
+from tailrace.protocol.state import Append, Create, Publish, SnapshotInfo, StreamState
 from tests.contract.harness import START_MS, World, told
 
 BUCKET = b"bkt1"
@@ -57,7 +57,7 @@ def size(world: World) -> tuple[int, int]:
 
 
 def publish(world: World, state: StreamState, content: bytes) -> str:
-    snapshot = Snapshot(
+    snapshot = SnapshotInfo(
         state.tail, world.engine.take_id(), len(content), TEXT, content, inline=True
     )
     return told(world.do(KEY, Publish(state.id, snapshot, content)))

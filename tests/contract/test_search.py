@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tailrace.engine.errors import StorageDamaged
 from tailrace.engine.search import find_byte, find_message, find_time
 from tailrace.protocol.offset import START, Offset
-from tailrace.protocol.state import Publish, Snapshot, StreamState
+from tailrace.protocol.state import Publish, SnapshotInfo, StreamState
 from tests.contract.conftest import OpenWorld
 from tests.contract.harness import START_MS, World
 
@@ -54,7 +54,7 @@ def fill(world: World, appends: list[tuple[list[int], int]]) -> list[Message]:
 def trim(world: World, at: Offset) -> StreamState:
     content = b"snapshot"
     digest = hashlib.sha256(content).digest()
-    snapshot = Snapshot(at, world.engine.take_id(), len(content), "a/b", digest, True)
+    snapshot = SnapshotInfo(at, world.engine.take_id(), len(content), "a/b", digest, True)
     return world.state(KEY, Publish(world.find(KEY).id, snapshot, content))
 
 

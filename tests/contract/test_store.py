@@ -14,7 +14,7 @@ from tailrace.engine.rocks import RocksStore
 from tailrace.protocol.machine import apply
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import ProducerClaim
-from tailrace.protocol.state import Appended, StreamState
+from tailrace.protocol.state import AppendRecord, StreamState
 from tests.contract.harness import open_store
 
 
@@ -37,7 +37,7 @@ def create(store: Store, key: bytes, state: StreamState) -> StreamState:
     return state
 
 
-def append(store: Store, state: StreamState, *records: Appended) -> StreamState:
+def append(store: Store, state: StreamState, *records: AppendRecord) -> StreamState:
     transaction = store.begin()
     for record in records:
         transaction.append(state.id, state.tail, record)
@@ -48,9 +48,9 @@ def append(store: Store, state: StreamState, *records: Appended) -> StreamState:
     return state
 
 
-def batch(*lengths: int, time: int = 2) -> Appended:
+def batch(*lengths: int, time: int = 2) -> AppendRecord:
     payload = b"".join(bytes([97 + at % 26]) * size for at, size in enumerate(lengths))
-    return Appended(time, payload, lengths if len(lengths) > 1 else ())
+    return AppendRecord(time, payload, lengths if len(lengths) > 1 else ())
 
 
 def scan(store: Store, stream_id: int, start: int, end: int) -> list[int]:
@@ -70,8 +70,10 @@ class TestLoad:
         """`Store.load`: also where no checkpoint was stored after the records."""
         state = create(store, b"k", new_state(5))
         claim = ProducerClaim("p", 1, 0)
-        first = Appended(2, b"ab", (1, 1), claim, "s")
-        state = append(store, state, first, Appended(3, b"c"), Appended(4, b"", closes=True))
+        first = AppendRecord(2, b"ab", (1, 1), claim, "s")
+        state = append(
+            store, state, first, AppendRecord(3, b"c"), AppendRecord(4, b"", closes=True)
+        )
         assert (state.tail, state.closed, state.touched_at) == (Offset(3, 3), True, 4)
         assert store.load(b"k") == state
 
@@ -88,7 +90,7 @@ class TestLoad:
         """The closing record without bytes lies at the tail, where a replay would begin."""
         claim = ProducerClaim("p", 0, 0)
         state = create(store, b"k", new_state(5))
-        state = append(store, state, batch(4), Appended(3, b"", (), claim, None, True))
+        state = append(store, state, batch(4), AppendRecord(3, b"", (), claim, None, True))
         transaction = store.begin()
         transaction.checkpoint(b"k", replace(state, touched_at=77))
         store.write(transaction)
@@ -199,7 +201,7 @@ class TestScan:
     def test_large_records_come_back_whole(self, store: Store) -> None:
         """Above the size from which a store may keep them elsewhere."""
         state = create(store, b"k", new_state(1))
-        records = [Appended(2, bytes([at]) * (20_000 * (at + 1))) for at in range(6)]
+        records = [AppendRecord(2, bytes([at]) * (20_000 * (at + 1))) for at in range(6)]
         end = append(store, state, *records).tail.byte
         found = [decode_record(value)[1] for value in store.scan(1, 0, end)]
         assert found == records

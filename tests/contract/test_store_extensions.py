@@ -29,7 +29,7 @@ from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.machine import apply
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import ProducerClaim
-from tailrace.protocol.state import Appended, Published, Snapshot, StreamState
+from tailrace.protocol.state import AppendRecord, PublishRecord, SnapshotInfo, StreamState
 from tests.contract.test_store import append, batch, create, new_state, scan
 
 # Bytes at the ends of their range, so that bounds are met often.
@@ -44,9 +44,9 @@ def content_of(size: int, seed: int = 1) -> bytes:
 
 def snapshot_of(
     snapshot_id: int, offset: Offset, content: bytes, *, inline: bool = True
-) -> Snapshot:
+) -> SnapshotInfo:
     digest = hashlib.sha256(content).digest()
-    return Snapshot(offset, snapshot_id, len(content), "a/b; c=d", digest, inline, time=9)
+    return SnapshotInfo(offset, snapshot_id, len(content), "a/b; c=d", digest, inline, time=9)
 
 
 def spool(store: Store, snapshot_id: int, content: bytes) -> None:
@@ -71,7 +71,7 @@ def publish(
     snapshot = snapshot_of(snapshot_id, offset, content, inline=inline)
     if not inline:
         spool(store, snapshot_id, content)
-    record = Published(snapshot, content if inline else None)
+    record = PublishRecord(snapshot, content if inline else None)
     after = apply(before, record)
     assert after is not None
     transaction = store.begin()
@@ -80,7 +80,7 @@ def publish(
     return after
 
 
-def read_back(store: Store, snapshot: Snapshot | None) -> bytes:
+def read_back(store: Store, snapshot: SnapshotInfo | None) -> bytes:
     """All of a snapshot, chunk by chunk."""
     assert snapshot is not None
     chunks = 1 if snapshot.inline else -(-snapshot.size // SNAPSHOT_CHUNK_BYTES)
@@ -385,7 +385,7 @@ class TestPublish:
         self, store: Store, state: StreamState
     ) -> None:
         snapshot = snapshot_of(9, Offset(1, 3), b"x")
-        after = apply(state, Published(snapshot, b"x"))
+        after = apply(state, PublishRecord(snapshot, b"x"))
         assert after is not None
         transaction = store.begin()
         transaction.publish(b"buck\0s", state, after, b"x")
@@ -420,7 +420,7 @@ class TestPublish:
     def test_of_a_closed_stream(self, store: Store, state: StreamState) -> None:
         """Also at its very end, where the record that closed it lies."""
         claim = ProducerClaim("p", 1, 0)
-        state = append(store, state, Appended(5, b"", (), claim, None, True))
+        state = append(store, state, AppendRecord(5, b"", (), claim, None, True))
         after = publish(store, b"buck\0s", state, state.tail, snapshot_id=9, content=b"all")
         reclaim(store, *store.garbage(9))
         assert store.load(b"buck\0s") == after
@@ -563,7 +563,7 @@ class TestGarbageKinds:
     def test_large_records_are_trimmed_too(self, store: Store) -> None:
         """More bytes than the store looks at one by one."""
         made = create(store, b"buck\0s", new_state(1))
-        records = [Appended(2, bytes([65 + at]) * (1 << 20)) for at in range(6)]
+        records = [AppendRecord(2, bytes([65 + at]) * (1 << 20)) for at in range(6)]
         state = append(store, made, *records)
         after = publish(store, b"buck\0s", state, Offset(5, 5 << 20), snapshot_id=9)
         reclaim(store, *store.garbage(9))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, anything
 from tailrace.protocol.bucket import BucketState
-from tailrace.protocol.state import Snapshot, StreamState
+from tailrace.protocol.state import SnapshotInfo, StreamState
 
 __all__ = ["StoreProxy"]
 
@@ -75,7 +75,7 @@ class StoreProxy(Store):
     def spool(self, snapshot_id: int) -> Spool:
         return self.inner.spool(snapshot_id)
 
-    def read_snapshot(self, snapshot: Snapshot, index: int) -> bytes:
+    def read_snapshot(self, snapshot: SnapshotInfo, index: int) -> bytes:
         return self.inner.read_snapshot(snapshot, index)
 
     def unlink(self, garbage: Garbage) -> None:

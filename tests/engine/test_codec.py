@@ -20,7 +20,7 @@ from tailrace.protocol.limits import (
 )
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.producer import ProducerClaim, Producers, ProducerState
-from tailrace.protocol.state import Appended, Snapshot, StreamState
+from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
 
 NUMBERS = st.integers(0, PRODUCER_INTEGER_MAX)
 TIMES = st.integers(0, 2**45)
@@ -31,9 +31,9 @@ CLAIMS = st.builds(ProducerClaim, LATIN.filter(bool), NUMBERS, NUMBERS)
 
 
 @st.composite
-def records(draw: st.DrawFn) -> Appended:
+def records(draw: st.DrawFn) -> AppendRecord:
     pieces = draw(st.lists(st.binary(min_size=1, max_size=9), max_size=5))
-    return Appended(
+    return AppendRecord(
         draw(TIMES),
         b"".join(pieces),
         tuple(map(len, pieces)) if len(pieces) > 1 else (),
@@ -65,13 +65,13 @@ STATES = st.builds(
 
 
 @given(at=OFFSETS, record=records())
-def test_a_record_comes_back(at: Offset, record: Appended) -> None:
+def test_a_record_comes_back(at: Offset, record: AppendRecord) -> None:
     assert decode_record(encode_record(at, record)) == (at, record)
 
 
 @given(at=OFFSETS, record=records())
 def test_the_header_says_where_the_payload_and_its_messages_lie(
-    at: Offset, record: Appended
+    at: Offset, record: AppendRecord
 ) -> None:
     """What reads use, without decoding the rest."""
     value = encode_record(at, record)
@@ -97,7 +97,7 @@ def test_a_state_comes_back(key: bytes, state: StreamState) -> None:
 
 def test_the_longest_texts_fit_their_length_fields() -> None:
     """512 bytes of Latin-1 are up to 1024 of UTF-8."""
-    record = Appended(
+    record = AppendRecord(
         1,
         b"x",
         (),
@@ -108,12 +108,12 @@ def test_the_longest_texts_fit_their_length_fields() -> None:
 
 
 def test_many_messages() -> None:
-    record = Appended(1, b"1," * 100_000, (2,) * 100_000)
+    record = AppendRecord(1, b"1," * 100_000, (2,) * 100_000)
     assert decode_record(encode_record(Offset(7, 9), record)) == (Offset(7, 9), record)
 
 
 def test_a_record_of_another_version_is_refused() -> None:
-    value = bytearray(encode_record(Offset(0, 0), Appended(1, b"x")))
+    value = bytearray(encode_record(Offset(0, 0), AppendRecord(1, b"x")))
     value[0] = 2
     with pytest.raises(ValueError, match="version 2"):
         decode_record(bytes(value))
@@ -133,13 +133,13 @@ class TestGoldenBytes:
         assert FORMAT_VERSION == 3
 
     def test_a_plain_append(self) -> None:
-        value = encode_record(self.AT, Appended(1_700_000_000_000, b"hi"))
+        value = encode_record(self.AT, AppendRecord(1_700_000_000_000, b"hi"))
         assert value.hex(" ", -4) == (
             "01000000 24000000 01000000 07000000 00000000 02010000 00000000 0068e5cf 8b010000 6869"
         )
 
     def test_everything_at_once(self) -> None:
-        record = Appended(
+        record = AppendRecord(
             1_700_000_000_000, b"a,bc,", (2, 3), ProducerClaim("é", 5, 6), "ÿ9", closes=True
         )
         assert encode_record(self.AT, record).hex(" ", -4) == (
@@ -148,7 +148,7 @@ class TestGoldenBytes:
         )
 
     def test_a_close_without_bytes(self) -> None:
-        record = Appended(1_700_000_000_000, b"", closes=True)
+        record = AppendRecord(1_700_000_000_000, b"", closes=True)
         assert encode_record(self.AT, record).hex(" ", -4) == (
             "01010000 24000000 00000000 07000000 00000000 02010000 00000000 0068e5cf 8b010000"
         )
@@ -189,7 +189,7 @@ class TestGoldenBytes:
             written_at=3,
             tail=Offset(9, 300),
             earliest=Offset(2, 7),
-            snapshot=Snapshot(Offset(2, 7), 4, 500, "c/d", b"\xab" * 4, inline=True, time=5),
+            snapshot=SnapshotInfo(Offset(2, 7), 4, 500, "c/d", b"\xab" * 4, inline=True, time=5),
         )
         golden = bytes.fromhex(
             "9fc4036b 657903a3 612f6201 0203c0c0 9209cd01 2c920207 c2c0c080 98020704 cd01f4a3"

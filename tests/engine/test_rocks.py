@@ -13,7 +13,7 @@ from tailrace.engine.read import read_slice
 from tailrace.engine.rocks import RocksStore
 from tailrace.protocol.expiry import parse_expires_at
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.state import Appended, StreamState
+from tailrace.protocol.state import AppendRecord, StreamState
 from tests.contract.harness import World
 
 
@@ -128,7 +128,7 @@ class TestBounds:
             key = b"%d" % stream_id
             transaction.create(key, new_state(stream_id))
             for at in range(3):
-                transaction.append(stream_id, Offset(at, at * 2), Appended(stream_id, b"xy"))
+                transaction.append(stream_id, Offset(at, at * 2), AppendRecord(stream_id, b"xy"))
             transaction.schedule(Due(stream_id * 10, stream_id, key))
         store.write(transaction)
         return store
@@ -150,7 +150,7 @@ class TestBounds:
         """Each record is decoded, which allocates, while the iterator is under way."""
         transaction = store.begin()
         for at in range(3, 1000):
-            transaction.append(7, Offset(at, at * 2), Appended(at, b"xy"))
+            transaction.append(7, Offset(at, at * 2), AppendRecord(at, b"xy"))
         store.write(transaction)
         for _ in range(10):
             state = store.load(b"7")
@@ -195,7 +195,7 @@ def test_a_crash_without_sync_leaves_whole_batches_only(tmp_path: Path) -> None:
         transaction = store.begin()
         for stream_id in (2 * at + 1, 2 * at + 2):
             transaction.create(b"%d" % stream_id, new_state(stream_id))
-            transaction.append(stream_id, Offset(0, 0), Appended(1, b"x" * 1000))
+            transaction.append(stream_id, Offset(0, 0), AppendRecord(1, b"x" * 1000))
         store.write(transaction)
     store.sync()
     logs = sorted(source.glob("*.log"))
@@ -229,7 +229,7 @@ def test_a_block_that_cannot_be_read_is_an_error_and_not_the_end(tmp_path: Path)
     transaction.create(b"k", new_state(1))
     noise = random.Random(1)
     for at in range(120):
-        record = Appended(1, noise.randbytes(1000))
+        record = AppendRecord(1, noise.randbytes(1000))
         transaction.append(1, Offset(at, at * 1000), record)
     store.write(transaction)
     store.compact((1, 0), (2, 0))
@@ -251,7 +251,7 @@ def test_records_that_are_missing_are_an_error_and_not_the_end(tmp_path: Path) -
     """A hole in a stream is told as damage, not as a wrong offset of the client's."""
     store = RocksStore(tmp_path / "data")
     transaction = store.begin()
-    transaction.append(1, Offset(0, 0), Appended(1, b"xy"))
+    transaction.append(1, Offset(0, 0), AppendRecord(1, b"xy"))
     store.write(transaction)
     state = msgspec.structs.replace(new_state(1), tail=Offset(3, 6))
     with pytest.raises(StorageDamaged):

@@ -37,7 +37,7 @@ from tailrace.protocol.state import (
     Delete,
     Publish,
     Record,
-    Snapshot,
+    SnapshotInfo,
     StreamState,
     Touch,
 )
@@ -95,7 +95,7 @@ def prepare(
             spool.write(content[at : at + SNAPSHOT_CHUNK_BYTES])
         spool.finish()
     digest = hashlib.sha256(content).digest()
-    snapshot = Snapshot(offset, snapshot_id, len(content), content_type, digest, inline)
+    snapshot = SnapshotInfo(offset, snapshot_id, len(content), content_type, digest, inline)
     return Publish(stream_id, snapshot, content if inline else None)
 
 
@@ -230,7 +230,7 @@ class TestPins:
     def state(self, stream_id: int, earliest: Offset, snapshot_id: int | None) -> StreamState:
         snapshot = None
         if snapshot_id is not None:
-            snapshot = Snapshot(earliest, snapshot_id, 1, BLOB, b"", True)
+            snapshot = SnapshotInfo(earliest, snapshot_id, 1, BLOB, b"", True)
         return StreamState(
             id=stream_id,
             content_type=TEXT,
@@ -755,7 +755,7 @@ class TestServer:
         gate = threading.Event()
 
         class SlowReads(StoreProxy):
-            def read_snapshot(self, snapshot: Snapshot, index: int) -> bytes:
+            def read_snapshot(self, snapshot: SnapshotInfo, index: int) -> bytes:
                 assert gate.wait(20)
                 return super().read_snapshot(snapshot, index)
 
@@ -806,7 +806,7 @@ def _publishes(draw: st.DrawFn, state: StreamState | None, ends: list[Offset]) -
     content = draw(st.sampled_from([b"", b"a", b"b"]))
     digest = hashlib.sha256(content).digest()
     snapshot_id = draw(st.integers(1000, 1005))
-    snapshot = Snapshot(offset, snapshot_id, len(content), BLOB, digest, True)
+    snapshot = SnapshotInfo(offset, snapshot_id, len(content), BLOB, digest, True)
     return Publish(stream_id, snapshot, content)
 
 

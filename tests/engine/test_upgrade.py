@@ -18,7 +18,7 @@ from tailrace.engine.errors import EngineError
 from tailrace.engine.rocks import RocksStore, upgrade
 from tailrace.engine.rocks.upgrade import UNCOUNTED
 from tailrace.protocol.bucket import BucketState, stream_bytes
-from tailrace.protocol.state import Publish, Snapshot
+from tailrace.protocol.state import Publish, SnapshotInfo
 from tests.contract.harness import START_MS, World
 
 TEXT = "text/plain"
@@ -47,7 +47,9 @@ def fill(directory: Path) -> dict[bytes, BucketState]:
                     state = world.append(key, b"x" * size * 10)
                     if size == 2:
                         content = b"s" * 17
-                        snapshot = Snapshot(state.tail, world.engine.take_id(), 17, TEXT, b"", True)
+                        snapshot = SnapshotInfo(
+                            state.tail, world.engine.take_id(), 17, TEXT, b"", True
+                        )
                         world.do(key, Publish(state.id, snapshot, content))
             world.delete(bucket + b"\0s0")
         return {bucket: world.engine.buckets.find(bucket) for bucket in BUCKETS}

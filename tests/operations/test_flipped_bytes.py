@@ -19,7 +19,7 @@ from tailrace.engine.rocks.logs import read_log
 from tailrace.engine.rocks.manifest import live_files
 from tailrace.engine.rocks.store import FORMAT_VERSION
 from tailrace.engine.rocks.view import opened
-from tailrace.protocol.state import Publish, Snapshot
+from tailrace.protocol.state import Publish, SnapshotInfo
 from tests.contract.harness import World
 from tests.operations.building import no_damage
 from tests.support.chance import derive
@@ -144,7 +144,7 @@ def test_a_flipped_bit_in_what_was_deleted_is_found(tmp_path: Path) -> None:
             for body in records:
                 state = world.append(key, body)
         world.reopen()
-        snapshot = Snapshot(state.tail, world.engine.take_id(), 1, TEXT, DIGEST, inline=True)
+        snapshot = SnapshotInfo(state.tail, world.engine.take_id(), 1, TEXT, DIGEST, inline=True)
         world.state(TRIMMED, Publish(state.id, snapshot, b"s"))
         world.delete(DELETED)
         world.settle()

@@ -18,22 +18,22 @@ from tailrace.protocol.errors import BucketExists, BucketNotEmpty, BucketNotFoun
 from tailrace.protocol.machine import apply
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import (
-    Appended,
-    Created,
-    Deleted,
-    Published,
+    AppendRecord,
+    CreateRecord,
+    DeleteRecord,
+    PublishRecord,
     Record,
-    Snapshot,
+    SnapshotInfo,
     StreamState,
-    Touched,
+    TouchRecord,
 )
 
 EMPTY = BucketState(created_at=5)
 FULL = BucketState(created_at=5, streams=3)
 
 
-def snapshot_at(byte: int, size: int) -> Snapshot:
-    return Snapshot(Offset(0, byte), 7, size, "a/b", b"", inline=True)
+def snapshot_at(byte: int, size: int) -> SnapshotInfo:
+    return SnapshotInfo(Offset(0, byte), 7, size, "a/b", b"", inline=True)
 
 
 def test_a_new_bucket_is_empty_and_knows_when_it_came_to_be() -> None:
@@ -118,23 +118,25 @@ def test_any_history_keeps_streams_and_buckets_together(steps: list[str]) -> Non
 
 RECORDS = st.one_of(
     st.builds(
-        Appended,
+        AppendRecord,
         time=st.just(3),
         payload=st.binary(min_size=1, max_size=9),
         closes=st.booleans(),
     ),
-    st.just(Appended(3, b"", closes=True)),
-    st.just(Appended(3, b"1,22,", (2, 3))),
-    st.builds(Published, st.builds(snapshot_at, st.integers(0, 9), st.integers(0, 99)), st.none()),
-    st.just(Touched(4)),
-    st.just(Deleted(5)),
+    st.just(AppendRecord(3, b"", closes=True)),
+    st.just(AppendRecord(3, b"1,22,", (2, 3))),
     st.builds(
-        Created,
+        PublishRecord, st.builds(snapshot_at, st.integers(0, 9), st.integers(0, 99)), st.none()
+    ),
+    st.just(TouchRecord(4)),
+    st.just(DeleteRecord(5)),
+    st.builds(
+        CreateRecord,
         time=st.just(1),
         id=st.just(1),
         content_type=st.just("a/b"),
         content=st.one_of(
-            st.none(), st.just(Appended(1, b"abc")), st.just(Appended(1, b"", closes=True))
+            st.none(), st.just(AppendRecord(1, b"abc")), st.just(AppendRecord(1, b"", closes=True))
         ),
     ),
 )
@@ -146,15 +148,15 @@ def test_the_growth_of_every_record_sums_up_to_what_is_there(records: list[Recor
     state: StreamState | None = None
     streams = size = 0
     for record in records:
-        if isinstance(record, Created) == (state is not None):
+        if isinstance(record, CreateRecord) == (state is not None):
             continue
-        if isinstance(record, Published):
+        if isinstance(record, PublishRecord):
             assert state is not None
             # At some retained offset, wherever that is by now.
             room = state.tail.byte - state.earliest.byte
             byte = state.earliest.byte + record.snapshot.offset.byte * room // 9
             offset = Offset(state.earliest.message, byte)
-            record = Published(replace(record.snapshot, offset=offset), None)
+            record = PublishRecord(replace(record.snapshot, offset=offset), None)
         change = growth(state, record)
         before = 0 if state is None else state.tail.message
         state = apply(state, record)

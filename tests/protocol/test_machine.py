@@ -8,15 +8,15 @@ from tailrace.protocol.offset import Offset
 from tailrace.protocol.producer import ProducerClaim
 from tailrace.protocol.state import (
     Append,
-    Appended,
+    AppendRecord,
     Create,
-    Created,
+    CreateRecord,
     Delete,
-    Deleted,
+    DeleteRecord,
     Expire,
     StreamState,
     Touch,
-    Touched,
+    TouchRecord,
 )
 from tests.protocol.model import BINARY, JSON, TEXT
 from tests.protocol.streams import (
@@ -168,13 +168,13 @@ class TestAppend:
 
     def test_the_record_holds_the_stored_form_and_its_boundaries(self) -> None:
         record = decide(json_stream(), Append(b'[ 1 ,{"a" :2}]', JSON), NOW_MS).record
-        assert isinstance(record, Appended)
+        assert isinstance(record, AppendRecord)
         assert (record.payload, record.lengths) == (b'1,{"a" :2},', (2, 9))
         assert record.count == 2
 
     def test_one_message_needs_no_lengths(self) -> None:
         record = decide(json_stream(), Append(b"[1]", JSON), NOW_MS).record
-        assert isinstance(record, Appended)
+        assert isinstance(record, AppendRecord)
         assert (record.payload, record.lengths, record.count) == (b"1,", (), 1)
 
 
@@ -307,15 +307,15 @@ class TestDelete:
 
     def test_delete(self) -> None:
         verdict = decide(closed_stream(), Delete(), NOW_MS)
-        assert verdict == Verdict(Effect.DELETED, Deleted(NOW_MS))
-        assert apply(closed_stream(), Deleted(NOW_MS)) is None
+        assert verdict == Verdict(Effect.DELETED, DeleteRecord(NOW_MS))
+        assert apply(closed_stream(), DeleteRecord(NOW_MS)) is None
 
     def test_a_stream_that_does_not_exist_cannot_be_deleted(self) -> None:
         assert code(None, Delete()) == (404, "stream-not-found")
 
     def test_the_same_url_may_be_created_again_and_remembers_nothing(self) -> None:
         old = appended(text_stream(), claim=ProducerClaim("p", 5, 0), seq="z")
-        assert apply(old, Deleted(NOW_MS)) is None
+        assert apply(old, DeleteRecord(NOW_MS)) is None
         _, new = run(None, Create(id=2, content_type=JSON))
         assert (new.id, new.tail, new.stream_seq, len(new.producers)) == (2, (0, 0), None, 0)
 
@@ -335,7 +335,7 @@ class TestExpiry:
 
     def test_a_ttl_of_0_is_over_at_once(self) -> None:
         verdict = decide(text_stream(ttl_s=0), Expire(sliding=False), NOW_MS)
-        assert verdict == Verdict(Effect.DELETED, Deleted(NOW_MS))
+        assert verdict == Verdict(Effect.DELETED, DeleteRecord(NOW_MS))
 
     @pytest.mark.parametrize("sliding", [False, True])
     def test_an_absolute_moment_stays_whatever_is_written(self, sliding: bool) -> None:
@@ -357,13 +357,15 @@ class TestExpiry:
 
     def test_a_read_restarts_a_sliding_ttl(self) -> None:
         stream = text_stream(ttl_s=2)
-        assert decide(stream, Touch(), NOW_MS + 9) == Verdict(Effect.TOUCHED, Touched(NOW_MS + 9))
-        after = apply(stream, Touched(NOW_MS + 9))
+        assert decide(stream, Touch(), NOW_MS + 9) == Verdict(
+            Effect.TOUCHED, TouchRecord(NOW_MS + 9)
+        )
+        after = apply(stream, TouchRecord(NOW_MS + 9))
         assert after is not None and after.deadline(sliding=True) == NOW_MS + 2009
 
     def test_a_touch_never_goes_back_in_time(self) -> None:
         stream = text_stream(ttl_s=2)
-        assert apply(stream, Touched(NOW_MS - 50)) == stream
+        assert apply(stream, TouchRecord(NOW_MS - 50)) == stream
 
     @pytest.mark.parametrize("command", [Expire(sliding=True), Touch()])
     def test_nothing_happens_to_what_does_not_exist(self, command: Expire | Touch) -> None:
@@ -381,7 +383,7 @@ def test_a_state_is_never_changed() -> None:
 
 def test_a_created_record_with_content_equals_create_then_append() -> None:
     """Replaying one record or two gives the same stream."""
-    content = Appended(NOW_MS, b"x", closes=True)
-    whole = apply(None, Created(time=NOW_MS, id=1, content_type=TEXT, content=content))
-    empty = apply(None, Created(time=NOW_MS, id=1, content_type=TEXT))
+    content = AppendRecord(NOW_MS, b"x", closes=True)
+    whole = apply(None, CreateRecord(time=NOW_MS, id=1, content_type=TEXT, content=content))
+    empty = apply(None, CreateRecord(time=NOW_MS, id=1, content_type=TEXT))
     assert whole == apply(empty, content)

@@ -14,7 +14,7 @@ from tailrace.protocol.errors import (
 from tailrace.protocol.limits import PRODUCER_INTEGER_MAX
 from tailrace.protocol.machine import Effect, apply, decide
 from tailrace.protocol.producer import ProducerClaim, Producers, ProducerState, admit, recognise
-from tailrace.protocol.state import Append, Appended
+from tailrace.protocol.state import Append, AppendRecord
 from tests.protocol.model import TEXT
 from tests.protocol.streams import NOW_MS, appended, closed_stream, run, text_stream
 
@@ -190,7 +190,7 @@ def test_any_network_yields_each_batch_once_and_in_order(arrivals: list[Producer
             verdict = decide(stream, Append(b"x", TEXT, False, arrival), NOW_MS)
         except Refusal:
             continue
-        if isinstance(verdict.record, Appended):
+        if isinstance(verdict.record, AppendRecord):
             after = apply(stream, verdict.record)
             assert after is not None
             stream = after

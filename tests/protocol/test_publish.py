@@ -12,12 +12,12 @@ from tailrace.protocol.producer import ProducerClaim
 from tailrace.protocol.state import (
     Append,
     Delete,
-    Deleted,
+    DeleteRecord,
     Expire,
     Publish,
-    Published,
+    PublishRecord,
     Record,
-    Snapshot,
+    SnapshotInfo,
     StreamState,
     Touch,
 )
@@ -35,9 +35,9 @@ from tests.protocol.streams import (
 LATER_MS = NOW_MS + 5000
 
 
-def snapshot(at: Offset, content: bytes = b"state", number: int = 90) -> Snapshot:
+def snapshot(at: Offset, content: bytes = b"state", number: int = 90) -> SnapshotInfo:
     """A snapshot as its upload leaves it: when it was published is not known yet."""
-    return Snapshot(
+    return SnapshotInfo(
         offset=at, id=number, size=len(content), content_type=TEXT, digest=content, inline=True
     )
 
@@ -82,11 +82,11 @@ def test_publishing_changes_nothing_else() -> None:
 
 def test_the_record_has_the_bytes_of_an_inline_snapshot(stream: StreamState) -> None:
     verdict = decide(stream, publish(Offset(1, 3), b"bytes"), NOW_MS)
-    assert isinstance(verdict.record, Published)
+    assert isinstance(verdict.record, PublishRecord)
     assert verdict.record.content == b"bytes"
     elsewhere = replace(publish(Offset(1, 3)), content=None)
     verdict = decide(stream, elsewhere, NOW_MS)
-    assert isinstance(verdict.record, Published)
+    assert isinstance(verdict.record, PublishRecord)
     assert verdict.record.content is None
 
 
@@ -201,8 +201,8 @@ def test_a_clock_that_goes_back_takes_no_life_away() -> None:
 def test_touching_and_deleting_are_as_ever(stream: StreamState) -> None:
     _, published = run(stream, publish(Offset(1, 3)))
     verdict = decide(published, Delete(), NOW_MS)
-    assert verdict.record == Deleted(NOW_MS)
-    assert apply(published, Deleted(NOW_MS)) is None
+    assert verdict.record == DeleteRecord(NOW_MS)
+    assert apply(published, DeleteRecord(NOW_MS)) is None
     assert decide(published, Touch(), NOW_MS).record is None
 
 

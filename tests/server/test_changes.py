@@ -83,7 +83,7 @@ def test_a_position_that_says_nothing(api: Api) -> None:
     bucket = api.new_bucket()
     where = api.in_bucket(bucket, "streams")
     gone = api.get(where, "changed_since=0123456789abcdef-3")
-    assert "list the bucket whole" in check_problem(gone, 410, "position-gone")["detail"]
+    assert "list the whole bucket" in check_problem(gone, 410, "position-gone")["detail"]
     for position in ("", "now", "-1", "0123456789abcdef", "0123456789abcdef-", "%C3%A9"):
         check_problem(api.get(where, f"changed_since={position}"), 400, "query-invalid")
     good = listing(api, bucket)["position"]

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from tailrace.protocol.state import Publish, Snapshot
+from tailrace.protocol.state import Publish, SnapshotInfo
 from tailrace.server import rows
 from tailrace.server.access import Access
 from tailrace.server.errors import ArrowMissing
@@ -144,7 +144,7 @@ def test_a_snapshot_takes_nothing_from_who_reads(world: World) -> None:
     state = world.find(KEY)
     live, peer = start(world, {"path": "s"})
     drain(world, live, peer, 2)
-    snapshot = Snapshot(
+    snapshot = SnapshotInfo(
         state.tail, world.engine.take_id(), 1, "a/b", hashlib.sha256(b"x").digest(), True
     )
     world.state(KEY, Publish(state.id, snapshot, b"x"))

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from tailrace.engine.copying import Copy
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.state import Appended, Snapshot, StreamState
+from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
 
 __all__ = ["SNAPSHOT_CHUNK_BYTES", "Due", "Garbage", "Spool", "Store", "Transaction", "anything"]
 
@@ -78,7 +78,7 @@ class Transaction(ABC):
         """Name a stream and store its first checkpoint."""
 
     @abstractmethod
-    def append(self, stream_id: int, at: Offset, record: Appended) -> None:
+    def append(self, stream_id: int, at: Offset, record: AppendRecord) -> None:
         """Store a record at the tail before it: one put."""
 
     @abstractmethod
@@ -175,7 +175,7 @@ class Store(ABC):
         """A place for the bytes of a large snapshot. Touches no disk before its first `write`."""
 
     @abstractmethod
-    def read_snapshot(self, snapshot: Snapshot, index: int) -> bytes:
+    def read_snapshot(self, snapshot: SnapshotInfo, index: int) -> bytes:
         """
         One chunk of a snapshot; an inline one is chunk 0. Call it in a thread if it is not inline.
 

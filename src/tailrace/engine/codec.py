@@ -27,7 +27,7 @@ import msgspec
 from tailrace.protocol.content_type import is_json
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.producer import NO_PRODUCERS, ProducerClaim, Producers, ProducerState
-from tailrace.protocol.state import Appended, Snapshot, StreamState
+from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
 
 __all__ = [
     "HEAD",
@@ -55,7 +55,7 @@ assert array("I").itemsize == 4
 assert sys.byteorder == "little"
 
 
-def encode_record(at: Offset, record: Appended) -> bytes:
+def encode_record(at: Offset, record: AppendRecord) -> bytes:
     """The value stored at `at`, the tail before the record."""
     flags = _CLOSES if record.closes else 0
     extra = b""
@@ -84,7 +84,7 @@ def encode_record(at: Offset, record: Appended) -> bytes:
     return b"".join((head, extra, record.payload))
 
 
-def decode_record(value: bytes) -> tuple[Offset, Appended]:
+def decode_record(value: bytes) -> tuple[Offset, AppendRecord]:
     """A stored record and where it lies: the inverse of `encode_record`."""
     version, flags, _, start, count, message, byte, time = HEAD.unpack_from(value)
     if version != _VERSION:
@@ -103,7 +103,7 @@ def decode_record(value: bytes) -> tuple[Offset, Appended]:
         stream_seq = value[at : at + size].decode()
     lengths = lengths_of(value, start, count) if flags & _LENGTHS else ()
     closes = bool(flags & _CLOSES)
-    record = Appended(time, value[start:], tuple(lengths), producer, stream_seq, closes)
+    record = AppendRecord(time, value[start:], tuple(lengths), producer, stream_seq, closes)
     return Offset(message, byte), record
 
 
@@ -171,7 +171,7 @@ def encode_state(key: bytes, state: StreamState) -> bytes:
     return _encode(checkpoint)
 
 
-def _flat(item: Snapshot) -> tuple[int, int, int, int, str, bytes, bool, int]:
+def _flat(item: SnapshotInfo) -> tuple[int, int, int, int, str, bytes, bool, int]:
     fields = (item.id, item.size, item.content_type, item.digest, item.inline, item.time)
     return (item.offset.message, item.offset.byte, *fields)
 
@@ -198,7 +198,7 @@ def decode_state(value: bytes) -> StreamState:
         snapshot=(
             None
             if stored.snapshot is None
-            else Snapshot(Offset(*stored.snapshot[:2]), *stored.snapshot[2:])
+            else SnapshotInfo(Offset(*stored.snapshot[:2]), *stored.snapshot[2:])
         ),
     )
 

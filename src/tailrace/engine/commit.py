@@ -39,7 +39,7 @@ from tailrace.protocol.errors import Refusal
 from tailrace.protocol.machine import Verdict
 from tailrace.protocol.names import NO_BUCKET
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.state import Appended, StreamState
+from tailrace.protocol.state import AppendRecord, StreamState
 
 if TYPE_CHECKING:
     from tailrace.engine.buckets import Bucket
@@ -72,7 +72,7 @@ class Committed:
         # Not `durable`: an earlier batch may still be on its way to the disk.
         self.before = stream.state
         self.after = stream.state
-        self.records: list[Appended] = []
+        self.records: list[AppendRecord] = []
         self.deleted = False
         # More than that it was read: it counts as changed.
         self.is_news = False

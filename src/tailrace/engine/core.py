@@ -31,18 +31,18 @@ from tailrace.protocol.names import NO_BUCKET, bucket_of
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import (
     Append,
-    Appended,
+    AppendRecord,
     Command,
     Create,
-    Created,
-    Deleted,
+    CreateRecord,
+    DeleteRecord,
     Expire,
     Publish,
-    Published,
+    PublishRecord,
     Record,
-    Snapshot,
+    SnapshotInfo,
     StreamState,
-    Touched,
+    TouchRecord,
 )
 
 __all__ = ["Batch", "Committed", "Engine", "Listener", "Outcome", "Reply"]
@@ -139,7 +139,7 @@ class Engine:
             return
         stream.touched_at = now
         if now - state.touched_at >= TOUCH_MS and self.failure is None:
-            self.record(stream, Touched(now))
+            self.record(stream, TouchRecord(now))
             self.commit.schedule()
 
     def remaining_ms(self, stream: Stream) -> int | None:
@@ -212,7 +212,7 @@ class Engine:
     def check_snapshot(self, stream: Stream, offset: Offset, size: int) -> None:
         """Raises what the quota will, if a snapshot of this size came: before it is sent."""
         if self.quota is not None and stream.state is not None and bucket_of(stream.key):
-            record = Published(Snapshot(offset, 0, size, "", b"", inline=False), None)
+            record = PublishRecord(SnapshotInfo(offset, 0, size, "", b"", inline=False), None)
             try:
                 check_quota(self, self.quota, stream, record, self.clock())
             except GrowthRefused as refused:
@@ -267,7 +267,7 @@ class Engine:
         batch = self.commit.open
         bucket: Bucket | None = None
         if (
-            type(record) is not Touched
+            type(record) is not TouchRecord
             and stream.key[:1] != NO_BUCKET
             and (bucket_id := bucket_of(stream.key))
         ):
@@ -279,7 +279,7 @@ class Engine:
         before = stream.state
         after = apply(before, record)
         stream.state = change.after = after
-        if type(record) is Appended:
+        if type(record) is AppendRecord:
             assert before is not None
             assert after is not None
             change.is_news = True
@@ -292,14 +292,14 @@ class Engine:
                     bucket.state.bytes += len(record.payload)
                 else:
                     self.buckets.grow(bucket, 0, len(record.payload))
-        elif type(record) is Created:
+        elif type(record) is CreateRecord:
             assert after is not None
             change.is_news = True
             self._streams.keep(stream.key, stream)
             self._created(stream, after, record, change, batch)
             if bucket is not None:
                 self.buckets.grow(bucket, 1, stream_bytes(after))
-        elif type(record) is Deleted:
+        elif type(record) is DeleteRecord:
             assert before is not None
             change.is_news = change.deleted = True
             change.records.clear()
@@ -307,7 +307,7 @@ class Engine:
             batch.transaction.delete(stream.key, before)
             if bucket is not None:
                 self.buckets.grow(bucket, -1, -stream_bytes(before))
-        elif type(record) is Published:
+        elif type(record) is PublishRecord:
             assert before is not None
             assert after is not None
             change.is_news = True
@@ -321,7 +321,12 @@ class Engine:
             stream.dirty_records = stream.dirty_bytes = 0
 
     def _created(
-        self, stream: Stream, after: StreamState, record: Created, change: Committed, batch: Batch
+        self,
+        stream: Stream,
+        after: StreamState,
+        record: CreateRecord,
+        change: Committed,
+        batch: Batch,
     ) -> None:
         self._use_id(record.id)
         batch.transaction.create(stream.key, after)
@@ -334,7 +339,9 @@ class Engine:
         if deadline is not None:
             batch.transaction.schedule(Due(max(0, deadline), after.id, stream.key))
 
-    def _grown(self, stream: Stream, state: StreamState, record: Appended, batch: Batch) -> None:
+    def _grown(
+        self, stream: Stream, state: StreamState, record: AppendRecord, batch: Batch
+    ) -> None:
         stream.dirty_records += 1
         stream.dirty_bytes += len(record.payload)
         if stream.dirty_records < CHECKPOINT_RECORDS and stream.dirty_bytes < CHECKPOINT_BYTES:
@@ -372,7 +379,7 @@ class Engine:
             return True
         if self.sliding and stream.touched_at > state.touched_at:
             # Only memory knows of this read: it is written down first.
-            self.record(stream, Touched(stream.touched_at))
+            self.record(stream, TouchRecord(stream.touched_at))
             self.commit.schedule()
             return False
         if stream.dirty_records:
@@ -398,7 +405,7 @@ class Engine:
         """End a stream whose time is over, as a record like any other."""
         assert stream.state is not None
         if stream.touched_at > stream.state.touched_at:
-            self.record(stream, Touched(stream.touched_at))
+            self.record(stream, TouchRecord(stream.touched_at))
         verdict = decide(stream.state, Expire(self.sliding), now)
         if verdict.effect is Effect.DELETED:
             assert verdict.record is not None

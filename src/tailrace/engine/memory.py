@@ -9,10 +9,10 @@ from itertools import islice
 from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, anything
 from tailrace.engine.codec import HEAD, decode_record, encode_record
 from tailrace.protocol.bucket import BucketState
-from tailrace.protocol.machine import apply_appended
+from tailrace.protocol.machine import apply_append
 from tailrace.protocol.names import bucket_of
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.state import Appended, Snapshot, StreamState
+from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
 
 __all__ = ["MemoryStore"]
 
@@ -69,7 +69,7 @@ class MemoryStore(Store):
             return state
         records = self.records[state.id]
         for value in records.values[bisect_left(records.starts, state.tail.byte) :]:
-            state = apply_appended(state, decode_record(value)[1])
+            state = apply_append(state, decode_record(value)[1])
         return state
 
     def scan(self, stream_id: int, start: int, end: int) -> Iterator[bytes]:
@@ -99,7 +99,7 @@ class MemoryStore(Store):
     def spool(self, snapshot_id: int) -> Spool:
         return _MemorySpool(self.snapshots, snapshot_id)
 
-    def read_snapshot(self, snapshot: Snapshot, index: int) -> bytes:
+    def read_snapshot(self, snapshot: SnapshotInfo, index: int) -> bytes:
         return self.snapshots[snapshot.id][index]
 
     def garbage(self, count_max: int, allow: Callable[[Garbage], bool] = anything) -> list[Garbage]:
@@ -170,7 +170,7 @@ class _MemoryTransaction(Transaction):
         if not keys:
             del self._store.listed[bucket]
 
-    def append(self, stream_id: int, at: Offset, record: Appended) -> None:
+    def append(self, stream_id: int, at: Offset, record: AppendRecord) -> None:
         value = encode_record(at, record)
         self.changes.append(partial(self._store.append, stream_id, at.byte, value))
 

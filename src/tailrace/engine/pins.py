@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tailrace.engine.base import Garbage
-from tailrace.protocol.state import Snapshot, StreamState
+from tailrace.protocol.state import SnapshotInfo, StreamState
 
 __all__ = ["Pins"]
 
@@ -30,7 +30,7 @@ class Pins:
             held.append((state.snapshot.id, 0))
         return self._hold(held)
 
-    def hold_snapshot(self, snapshot: Snapshot) -> Callable[[], None]:
+    def hold_snapshot(self, snapshot: SnapshotInfo) -> Callable[[], None]:
         """Keep a snapshot alone, likewise."""
         return self._hold([(snapshot.id, 0)])
 

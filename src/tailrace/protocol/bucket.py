@@ -18,10 +18,10 @@ from msgspec import Struct
 
 from tailrace.protocol.errors import BucketExists, BucketNotEmpty, BucketNotFound
 from tailrace.protocol.state import (
-    Appended,
-    Created,
-    Deleted,
-    Published,
+    AppendRecord,
+    CreateRecord,
+    DeleteRecord,
+    PublishRecord,
     Record,
     StreamState,
 )
@@ -112,19 +112,19 @@ def stream_bytes(state: StreamState) -> int:
 
 def growth(before: StreamState | None, record: Record) -> Growth:
     """What a record does to its stream's bucket."""
-    if type(record) is Appended:
+    if type(record) is AppendRecord:
         # Not `Growth(…)`, whose constructor is Python: this runs for every append.
         return _tuple(Growth, (0, len(record.payload), len(record.lengths) or bool(record.payload)))
     match record:
-        case Created(content=None):
+        case CreateRecord(content=None):
             return Growth(1)
-        case Created(content=content):
+        case CreateRecord(content=content):
             assert content is not None
             return Growth(1, len(content.payload), content.count)
-        case Deleted():
+        case DeleteRecord():
             assert before is not None
             return Growth(-1, -stream_bytes(before))
-        case Published(snapshot):
+        case PublishRecord(snapshot):
             assert before is not None
             covered = snapshot.offset.byte - before.earliest.byte
             superseded = 0 if before.snapshot is None else before.snapshot.size

@@ -1,11 +1,13 @@
 """
-Every way in which the protocol refuses, one class each, under one base.
+Every refusal of the protocol, one class each, under one base.
 
-A refusal changes nothing. It carries the fields that the answer needs, says what was wrong and what
-to do next, and pickles (exceptions are rebuilt from `args`, so `__init__` passes its arguments on).
+A refusal changes nothing. Its fields are what the response needs, and its message says what was
+wrong and what to do next.
 """
 
 from typing import ClassVar
+
+from tailrace.exceptions import TailraceError
 
 __all__ = [
     "BodyEmpty",
@@ -40,8 +42,8 @@ __all__ = [
 ]
 
 
-class Refusal(Exception):
-    """A request that the protocol does not allow; the stream is as it was."""
+class Refusal(TailraceError):
+    """A request that is not allowed; the stream stays as it was."""
 
     status: ClassVar[int] = 400
     code: ClassVar[str] = "refused"
@@ -49,39 +51,27 @@ class Refusal(Exception):
 
     @property
     def detail(self) -> str:
-        return str(self.args[0]) if self.args else self.title
+        return str(self) or self.title
 
 
 class HeaderInvalid(Refusal):
-    """A header's value is not of its form."""
+    """The value of a header is malformed."""
 
     code = "header-invalid"
     title = "Invalid header"
-
-    def __init__(self, header: str, reason: str) -> None:
-        super().__init__(header, reason)
-        self.header = header
-        self.reason = reason
-
-    @property
-    def detail(self) -> str:
-        return f"{self.header}: {self.reason}"
+    message = "{header}: {reason}"
+    header: str
+    reason: str
 
 
 class QueryInvalid(Refusal):
-    """A query parameter is missing, repeated or not of its form."""
+    """A query parameter is missing, repeated or malformed."""
 
     code = "query-invalid"
     title = "Invalid query"
-
-    def __init__(self, parameter: str, reason: str) -> None:
-        super().__init__(parameter, reason)
-        self.parameter = parameter
-        self.reason = reason
-
-    @property
-    def detail(self) -> str:
-        return f"{self.parameter}: {self.reason}"
+    message = "{parameter}: {reason}"
+    parameter: str
+    reason: str
 
 
 class NameInvalid(Refusal):
@@ -89,6 +79,8 @@ class NameInvalid(Refusal):
 
     code = "path-invalid"
     title = "Invalid stream path"
+    message = "{reason}"
+    reason: str
 
 
 class OffsetInvalid(Refusal):
@@ -96,103 +88,70 @@ class OffsetInvalid(Refusal):
 
     code = "offset-invalid"
     title = "Malformed offset"
-
-    def __init__(self, token: str) -> None:
-        super().__init__(token)
-        self.token = token
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"{self.token!r} is not an offset: use a Stream-Next-Offset value as the server "
-            "returned it, or -1 for the beginning, or now for the tail"
-        )
+    message = (
+        "{token!r} is not an offset: use a Stream-Next-Offset value as the server returned it, or "
+        "-1 for the beginning, or now for the tail"
+    )
+    token: str
 
 
 class OffsetMisaligned(OffsetInvalid):
-    """A well-formed token that does not lie between two messages of this stream."""
+    """A well-formed token that is not a message boundary of this stream."""
 
     code = "offset-misaligned"
     title = "Offset is not a message boundary"
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"{self.token} is not a message boundary of this stream: offsets are only valid "
-            "exactly as this stream returned them"
-        )
+    message = (
+        "{token} is not a message boundary of this stream: offsets are only valid exactly as this "
+        "stream returned them"
+    )
 
 
 class OffsetBeyondTail(OffsetInvalid):
-    """A well-formed token past the tail: perhaps the server was restored from a backup."""
+    """A well-formed token past the tail. The server may have been restored from a backup."""
 
     code = "offset-beyond-tail"
     title = "Offset is past the tail"
-
-    def __init__(self, token: str, tail: str) -> None:
-        Refusal.__init__(self, token, tail)
-        self.token = token
-        self.tail = tail
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"{self.token} is past the tail {self.tail}: the offset belongs to another stream, or "
-            "the server's data is older than what this client has seen"
-        )
+    message = (
+        "{token} is past the tail {tail}: the offset belongs to another stream, or the server's "
+        "data is older than what this client has seen"
+    )
+    tail: str
 
 
 class OffsetGone(Refusal):
-    """The offset lies before the earliest retained one (§5.6)."""
+    """The offset is before the earliest retained one (§5.6)."""
 
     status = 410
     code = "offset-gone"
     title = "Offset is no longer retained"
-
-    def __init__(self, token: str, earliest: str) -> None:
-        super().__init__(token, earliest)
-        self.token = token
-        self.earliest = earliest
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"{self.token} lies before the earliest retained offset {self.earliest}: start again "
-            "from the stream's /bootstrap"
-        )
+    message = (
+        "{token} is before the earliest retained offset {earliest}: start again from the stream's "
+        "/bootstrap"
+    )
+    token: str
+    earliest: str
 
 
 class PositionGone(Refusal):
-    """What changed since a position is not remembered: the server was restarted, or too much."""
+    """The server no longer has the changes since a position: a restart, or too many changes."""
 
     status = 410
     code = "position-gone"
     title = "Position is no longer known"
-
-    def __init__(self, position: str) -> None:
-        super().__init__(position)
-        self.position = position
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"the server cannot tell what changed since {self.position}: list the bucket whole, "
-            "and go on from the position of that listing"
-        )
+    message = (
+        "the server no longer has the changes since {position}: list the whole bucket, and "
+        "continue from the position of that listing"
+    )
+    position: str
 
 
 class StreamNotFound(Refusal):
-    """There is no such stream: it was never created, was deleted, or has expired."""
+    """The stream was never created, was deleted, or has expired."""
 
     status = 404
     code = "stream-not-found"
     title = "Stream not found"
-
-    @property
-    def detail(self) -> str:
-        return (
-            "no stream at this URL: create it with PUT (it may have been deleted or have expired)"
-        )
+    message = "no stream at this URL: create it with PUT (it may have been deleted or have expired)"
 
 
 class StreamExists(Refusal):
@@ -201,33 +160,21 @@ class StreamExists(Refusal):
     status = 409
     code = "stream-exists"
     title = "Stream exists with another configuration"
-
-    def __init__(self, difference: str) -> None:
-        super().__init__(difference)
-        self.difference = difference
-
-    @property
-    def detail(self) -> str:
-        return f"the stream exists and differs in {self.difference}; it was not changed"
+    message = "the stream exists and differs in {difference}; it was not changed"
+    difference: str
 
 
 class StreamClosed(Refusal):
-    """The stream is closed and takes no more (§5.2)."""
+    """The stream is closed and accepts no more appends (§5.2)."""
 
     status = 409
     code = "stream-closed"
     title = "Stream is closed"
-
-    def __init__(self, tail: str, epoch: int | None = None, last_seq: int | None = None) -> None:
-        super().__init__(tail, epoch, last_seq)
-        self.tail = tail
-        # What the stream holds of the asking producer: a retry can see that it had arrived.
-        self.epoch = epoch
-        self.last_seq = last_seq
-
-    @property
-    def detail(self) -> str:
-        return f"the stream is closed at {self.tail}: nothing more can be appended"
+    message = "the stream is closed at {tail}: nothing more can be appended"
+    tail: str
+    # The stream's state of the requesting producer, so that a retry can see that it was stored.
+    epoch: int | None = None
+    last_seq: int | None = None
 
 
 class ContentTypeMissing(Refusal):
@@ -235,10 +182,7 @@ class ContentTypeMissing(Refusal):
 
     code = "content-type-missing"
     title = "Content-Type is missing"
-
-    @property
-    def detail(self) -> str:
-        return "an append with a body needs the stream's Content-Type"
+    message = "an append with a body needs the stream's Content-Type"
 
 
 class ContentTypeInvalid(Refusal):
@@ -246,38 +190,26 @@ class ContentTypeInvalid(Refusal):
 
     code = "content-type-invalid"
     title = "Content-Type is malformed"
-
-    @property
-    def detail(self) -> str:
-        return "Content-Type must be type/subtype, in visible ASCII, with optional parameters"
+    message = "Content-Type must be type/subtype, in visible ASCII, with optional parameters"
 
 
 class ContentTypeMismatch(Refusal):
-    """The append is of another type than the stream (§5.2, §10.4)."""
+    """The Content-Type of an append differs from the stream's (§5.2, §10.4)."""
 
     status = 409
     code = "content-type-mismatch"
     title = "Content-Type differs from the stream's"
-
-    def __init__(self, expected: str, received: str) -> None:
-        super().__init__(expected, received)
-        self.expected = expected
-        self.received = received
-
-    @property
-    def detail(self) -> str:
-        return f"the stream is {self.expected}, the request {self.received}"
+    message = "the stream is {expected}, the request {received}"
+    expected: str
+    received: str
 
 
 class BodyEmpty(Refusal):
-    """An append of nothing (§5.2)."""
+    """An append without a body (§5.2)."""
 
     code = "body-empty"
     title = "Nothing to append"
-
-    @property
-    def detail(self) -> str:
-        return "an append needs a body; only a request with Stream-Closed: true may be empty"
+    message = "an append needs a body; only a request with Stream-Closed: true may be empty"
 
 
 class JsonInvalid(Refusal):
@@ -285,30 +217,22 @@ class JsonInvalid(Refusal):
 
     code = "json-invalid"
     title = "Body is not valid JSON"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    message = "{reason}"
+    reason: str
 
 
 class ProducerFenced(Refusal):
-    """A newer epoch holds this producer id (§5.2.1): a zombie, stop writing."""
+    """A newer epoch holds this producer id: stop writing (§5.2.1)."""
 
     status = 403
     code = "producer-fenced"
     title = "Producer epoch is stale"
-
-    def __init__(self, epoch: int, received_epoch: int) -> None:
-        super().__init__(epoch, received_epoch)
-        self.epoch = epoch
-        self.received_epoch = received_epoch
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"epoch {self.received_epoch} is fenced by epoch {self.epoch}: stop, or claim the "
-            f"producer id with epoch {self.epoch + 1} and seq 0"
-        )
+    message = (
+        "epoch {received_epoch} is fenced by epoch {epoch}: stop, or claim the producer id with a "
+        "higher epoch and seq 0"
+    )
+    epoch: int
+    received_epoch: int
 
 
 class ProducerGap(Refusal):
@@ -317,17 +241,9 @@ class ProducerGap(Refusal):
     status = 409
     code = "producer-gap"
     title = "Producer sequence gap"
-
-    def __init__(self, expected_seq: int, received_seq: int) -> None:
-        super().__init__(expected_seq, received_seq)
-        self.expected_seq = expected_seq
-        self.received_seq = received_seq
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"expected Producer-Seq {self.expected_seq}, got {self.received_seq}: resend from there"
-        )
+    message = "expected Producer-Seq {expected_seq}, got {received_seq}: resend from there"
+    expected_seq: int
+    received_seq: int
 
 
 class ProducerEpochStart(Refusal):
@@ -335,66 +251,41 @@ class ProducerEpochStart(Refusal):
 
     code = "producer-epoch-start"
     title = "A new epoch starts at seq 0"
-
-    def __init__(self, epoch: int, received_seq: int) -> None:
-        super().__init__(epoch, received_seq)
-        self.epoch = epoch
-        self.received_seq = received_seq
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"epoch {self.epoch} is new and must start at Producer-Seq 0, not {self.received_seq}"
-        )
+    message = "epoch {epoch} is new and must start at Producer-Seq 0, not {received_seq}"
+    epoch: int
+    received_seq: int
 
 
 class SeqRegression(Refusal):
-    """`Stream-Seq` did not grow (§5.2)."""
+    """`Stream-Seq` did not increase (§5.2)."""
 
     status = 409
     code = "seq-regression"
     title = "Stream-Seq did not increase"
-
-    def __init__(self, last: str, received: str) -> None:
-        super().__init__(last, received)
-        self.last = last
-        self.received = received
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"Stream-Seq {self.received!r} is not above the last, {self.last!r} (compared as bytes)"
-        )
+    message = "Stream-Seq {received!r} is not above the last, {last!r} (compared as bytes)"
+    last: str
+    received: str
 
 
 class BucketInvalid(Refusal):
-    """No bucket can be called this (X§1.1)."""
+    """Not a valid bucket id (X§1.1)."""
 
     code = "bucket-invalid"
     title = "Invalid bucket id"
-
-    def __init__(self, bucket_id: str) -> None:
-        super().__init__(bucket_id)
-        self.bucket_id = bucket_id
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"{self.bucket_id!r} cannot be a bucket: an id has 4 to 64 characters out of a-z, 0-9, "
-            "'_' and '-' (streams without a bucket live under /v1/stream/)"
-        )
+    message = (
+        "{bucket_id!r} cannot be a bucket: an id has 4 to 64 characters out of a-z, 0-9, '_' and "
+        "'-' (streams without a bucket are under /v1/stream/)"
+    )
+    bucket_id: str
 
 
 class BucketNotFound(Refusal):
-    """There is no such bucket (X§1.3, X§1.6)."""
+    """The bucket does not exist (X§1.3, X§1.6)."""
 
     status = 404
     code = "bucket-not-found"
     title = "Bucket not found"
-
-    @property
-    def detail(self) -> str:
-        return "no bucket of this name: create it with PUT /{bucket_id} before its streams"
+    message = "no bucket of this name: create it with PUT /{{bucket_id}} before its streams"
 
 
 class BucketExists(Refusal):
@@ -403,10 +294,7 @@ class BucketExists(Refusal):
     status = 409
     code = "bucket-exists"
     title = "Bucket exists"
-
-    @property
-    def detail(self) -> str:
-        return "the bucket exists already; it was not changed"
+    message = "the bucket exists already; it was not changed"
 
 
 class BucketNotEmpty(Refusal):
@@ -415,17 +303,11 @@ class BucketNotEmpty(Refusal):
     status = 409
     code = "bucket-not-empty"
     title = "Bucket is not empty"
-
-    def __init__(self, streams: int) -> None:
-        super().__init__(streams)
-        self.streams = streams
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"the bucket still has {self.streams} of its streams: delete first what "
-            "GET /{bucket_id}/streams lists"
-        )
+    message = (
+        "the bucket still has {streams} of its streams: first delete what "
+        "GET /{{bucket_id}}/streams lists"
+    )
+    streams: int
 
 
 class SnapshotBeyondTail(Refusal):
@@ -434,15 +316,9 @@ class SnapshotBeyondTail(Refusal):
     status = 409
     code = "snapshot-beyond-tail"
     title = "Snapshot offset is past the tail"
-
-    def __init__(self, token: str, tail: str) -> None:
-        super().__init__(token, tail)
-        self.token = token
-        self.tail = tail
-
-    @property
-    def detail(self) -> str:
-        return f"{self.token} is past the tail {self.tail}: a snapshot covers stored messages only"
+    message = "{token} is past the tail {tail}: a snapshot covers stored messages only"
+    token: str
+    tail: str
 
 
 class SnapshotConflict(Refusal):
@@ -451,35 +327,26 @@ class SnapshotConflict(Refusal):
     status = 409
     code = "snapshot-conflict"
     title = "Another snapshot is published at this offset"
-
-    def __init__(self, token: str) -> None:
-        super().__init__(token)
-        self.token = token
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"the snapshot at {self.token} has other bytes or another Content-Type and stays as it "
-            "is: publish at a later offset"
-        )
+    message = (
+        "the snapshot at {token} has other bytes or another Content-Type and is not replaced: "
+        "publish at a later offset"
+    )
+    token: str
 
 
 class SnapshotNotFound(Refusal):
-    """There is no visible snapshot, or none at this offset (X§2.3, X§2.5, X§2.6)."""
+    """The stream has no visible snapshot, or none at this offset (X§2.3, X§2.5, X§2.6)."""
 
     status = 404
     code = "snapshot-not-found"
     title = "Snapshot not found"
+    message = "no snapshot at this offset; the latest is at {latest}"
+    latest: str | None = None
 
-    def __init__(self, latest: str | None = None) -> None:
-        super().__init__(latest)
-        self.latest = latest
-
-    @property
-    def detail(self) -> str:
+    def __str__(self) -> str:
         if self.latest is None:
             return "the stream has no snapshot: publish one with PUT …/snapshot/{offset}"
-        return f"no snapshot at this offset; the latest is at {self.latest}"
+        return super().__str__()
 
 
 class SnapshotNeeded(Refusal):
@@ -488,10 +355,7 @@ class SnapshotNeeded(Refusal):
     status = 409
     code = "snapshot-needed"
     title = "The latest snapshot cannot be deleted"
-
-    @property
-    def detail(self) -> str:
-        return (
-            "messages before this snapshot are no longer retained, so bootstrap needs it: publish "
-            "a later one, which replaces it"
-        )
+    message = (
+        "messages before this snapshot are no longer retained, so bootstrap needs it: publish "
+        "a later one, which replaces it"
+    )

@@ -52,22 +52,22 @@ from tailrace.protocol.offset import Offset
 from tailrace.protocol.producer import ProducerState, admit, recognise
 from tailrace.protocol.state import (
     Append,
-    Appended,
+    AppendRecord,
     Command,
     Create,
-    Created,
+    CreateRecord,
     Delete,
-    Deleted,
+    DeleteRecord,
     Expire,
     Publish,
-    Published,
+    PublishRecord,
     Record,
     StreamState,
     Touch,
-    Touched,
+    TouchRecord,
 )
 
-__all__ = ["Effect", "Verdict", "apply", "apply_appended", "decide"]
+__all__ = ["Effect", "Verdict", "apply", "apply_append", "decide"]
 
 
 class Effect(Enum):
@@ -116,18 +116,18 @@ def decide(state: StreamState | None, command: Command, now: int) -> Verdict:
         return _NOTHING
     match command:
         case Delete():
-            return Verdict(Effect.DELETED, Deleted(now))
+            return Verdict(Effect.DELETED, DeleteRecord(now))
         case Expire(sliding):
             deadline = state.deadline(sliding)
             if deadline is None or now < deadline:
                 return _NOTHING
-            return Verdict(Effect.DELETED, Deleted(now))
+            return Verdict(Effect.DELETED, DeleteRecord(now))
         case Publish():
             return _decide_publish(state, command, now)
         case Touch():
             if state.ttl_s is None:
                 return _NOTHING
-            return Verdict(Effect.TOUCHED, Touched(now))
+            return Verdict(Effect.TOUCHED, TouchRecord(now))
     raise AssertionError(f"unknown command {command!r}")
 
 
@@ -140,8 +140,8 @@ def _decide_create(state: StreamState | None, command: Create, now: int) -> Verd
         payload, lengths = _json_messages(payload)
     content = None
     if payload or command.closed:
-        content = Appended(now, payload, lengths, closes=command.closed)
-    created = Created(
+        content = AppendRecord(now, payload, lengths, closes=command.closed)
+    created = CreateRecord(
         time=now,
         id=command.id,
         content_type=command.content_type,
@@ -203,7 +203,7 @@ def _decide_append(state: StreamState | None, command: Append, now: int) -> Verd
     if seq is not None and state.stream_seq is not None and seq <= state.stream_seq:
         raise SeqRegression(state.stream_seq, seq)
     effect = Effect.APPENDED if payload else Effect.CLOSED
-    return Verdict(effect, Appended(now, payload, lengths, claim, seq, command.closes))
+    return Verdict(effect, AppendRecord(now, payload, lengths, claim, seq, command.closes))
 
 
 def _decide_closed(state: StreamState, command: Append, known: ProducerState | None) -> Verdict:
@@ -237,7 +237,7 @@ def _decide_publish(state: StreamState, command: Publish, now: int) -> Verdict:
         ):  # fmt: skip
             raise SnapshotConflict(token)
         return _EXISTED
-    return Verdict(Effect.PUBLISHED, Published(replace(wanted, time=now), command.content))
+    return Verdict(Effect.PUBLISHED, PublishRecord(replace(wanted, time=now), command.content))
 
 
 def _json_messages(body: bytes) -> tuple[bytes, tuple[int, ...]]:
@@ -254,11 +254,11 @@ def _json_messages(body: bytes) -> tuple[bytes, tuple[int, ...]]:
 
 def apply(state: StreamState | None, record: Record) -> StreamState | None:
     """The stream after a record. Records of one stream must be applied in their order."""
-    if type(record) is Appended:
+    if type(record) is AppendRecord:
         assert state is not None
-        return apply_appended(state, record)
+        return apply_append(state, record)
     match record:
-        case Created():
+        case CreateRecord():
             created = StreamState(
                 id=record.id,
                 content_type=record.content_type,
@@ -269,10 +269,10 @@ def apply(state: StreamState | None, record: Record) -> StreamState | None:
                 ttl_s=record.ttl_s,
                 expires_at=record.expires_at,
             )
-            return created if record.content is None else apply_appended(created, record.content)
-        case Deleted():
+            return created if record.content is None else apply_append(created, record.content)
+        case DeleteRecord():
             return None
-        case Published(snapshot):
+        case PublishRecord(snapshot):
             assert state is not None
             return replace(
                 state,
@@ -281,13 +281,13 @@ def apply(state: StreamState | None, record: Record) -> StreamState | None:
                 earliest=snapshot.offset,
                 touched_at=max(state.touched_at, snapshot.time),
             )
-        case Touched(time):
+        case TouchRecord(time):
             assert state is not None
             return replace(state, touched_at=max(state.touched_at, time))
     raise AssertionError(f"unknown record {record!r}")
 
 
-def apply_appended(state: StreamState, record: Appended) -> StreamState:
+def apply_append(state: StreamState, record: AppendRecord) -> StreamState:
     """`apply` for the one record that a living stream has many of."""
     tail = state.tail
     time = record.time

@@ -9,24 +9,24 @@ from tailrace.protocol.producer import NO_PRODUCERS, ProducerClaim, Producers
 
 __all__ = [
     "Append",
-    "Appended",
+    "AppendRecord",
     "Command",
     "Create",
-    "Created",
+    "CreateRecord",
     "Delete",
-    "Deleted",
+    "DeleteRecord",
     "Expire",
     "Publish",
-    "Published",
+    "PublishRecord",
     "Record",
-    "Snapshot",
+    "SnapshotInfo",
     "StreamState",
     "Touch",
-    "Touched",
+    "TouchRecord",
 ]
 
 
-class Snapshot(Struct, frozen=True, gc=False):
+class SnapshotInfo(Struct, frozen=True, gc=False):
     """
     A stream's content from its beginning to before `offset`, as its publisher made it (X§2).
 
@@ -66,7 +66,7 @@ class StreamState(Struct, frozen=True, kw_only=True, gc=False):
     closed_by: ProducerClaim | None = None
     stream_seq: str | None = None
     producers: Producers = NO_PRODUCERS
-    snapshot: Snapshot | None = None
+    snapshot: SnapshotInfo | None = None
     """The latest one, which is the only visible one."""
 
     def deadline(self, sliding: bool) -> int | None:
@@ -76,7 +76,7 @@ class StreamState(Struct, frozen=True, kw_only=True, gc=False):
         return self.expires_at
 
 
-class Appended(Struct, frozen=True, gc=False):
+class AppendRecord(Struct, frozen=True, gc=False):
     """
     Messages were appended, the stream was closed, or both in one step.
 
@@ -96,7 +96,7 @@ class Appended(Struct, frozen=True, gc=False):
         return len(self.lengths) or bool(self.payload)
 
 
-class Created(Struct, frozen=True, kw_only=True, gc=False):
+class CreateRecord(Struct, frozen=True, kw_only=True, gc=False):
     """The stream came to be, perhaps with first content, perhaps closed at once."""
 
     time: int
@@ -104,30 +104,30 @@ class Created(Struct, frozen=True, kw_only=True, gc=False):
     content_type: str
     ttl_s: int | None = None
     expires_at: int | None = None
-    content: Appended | None = None
+    content: AppendRecord | None = None
 
 
-class Deleted(Struct, frozen=True, gc=False):
+class DeleteRecord(Struct, frozen=True, gc=False):
     """The stream is gone: deleted, or at the end of its life."""
 
     time: int
 
 
-class Touched(Struct, frozen=True, gc=False):
+class TouchRecord(Struct, frozen=True, gc=False):
     """A read restarted a sliding TTL."""
 
     time: int
 
 
-class Published(Struct, frozen=True, gc=False):
+class PublishRecord(Struct, frozen=True, gc=False):
     """A snapshot became the visible one, and its offset the earliest retained one."""
 
-    snapshot: Snapshot
+    snapshot: SnapshotInfo
     content: bytes | None
     """Its bytes, if it is inline; others are stored before this record is made."""
 
 
-Record: TypeAlias = Appended | Created | Deleted | Published | Touched
+Record: TypeAlias = AppendRecord | CreateRecord | DeleteRecord | PublishRecord | TouchRecord
 
 
 class Create(Struct, frozen=True, kw_only=True, gc=False):
@@ -169,7 +169,7 @@ class Publish(Struct, frozen=True, gc=False):
     """PUT of a snapshot, whose offset is known to be a message boundary of this very stream."""
 
     stream_id: int
-    snapshot: Snapshot
+    snapshot: SnapshotInfo
     content: bytes | None
 
 

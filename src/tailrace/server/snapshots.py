@@ -23,7 +23,7 @@ from tailrace.protocol.errors import (
 )
 from tailrace.protocol.machine import Effect
 from tailrace.protocol.offset import Offset, parse_offset
-from tailrace.protocol.state import Publish, Snapshot, StreamState
+from tailrace.protocol.state import Publish, SnapshotInfo, StreamState
 from tailrace.server import headers as h
 from tailrace.server.compress import COMPRESS_BYTES_MIN, negotiate
 from tailrace.server.conditional import matches
@@ -91,7 +91,7 @@ class Snapshots:
             # Deleted and created again while the body was on its way: another stream.
             raise StreamNotFound
         uploaded = await upload.finish()
-        snapshot = Snapshot(
+        snapshot = SnapshotInfo(
             offset=offset,
             id=uploaded.id,
             size=uploaded.size,
@@ -204,13 +204,13 @@ class Snapshots:
         return state
 
 
-async def snapshot_pieces(engine: Engine, snapshot: Snapshot) -> AsyncIterator[bytes]:
+async def snapshot_pieces(engine: Engine, snapshot: SnapshotInfo) -> AsyncIterator[bytes]:
     """The bytes of a snapshot, piece by piece; the caller has its state pinned."""
     if snapshot.inline:
         yield engine.store.read_snapshot(snapshot, 0)
         return
     loop = asyncio.get_running_loop()
-    read: Callable[[Snapshot, int], bytes] = engine.store.read_snapshot
+    read: Callable[[SnapshotInfo, int], bytes] = engine.store.read_snapshot
     for index in range(-(-snapshot.size // SNAPSHOT_CHUNK_BYTES)):
         yield await loop.run_in_executor(engine.blob_threads, read, snapshot, index)
 

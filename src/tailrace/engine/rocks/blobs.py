@@ -23,7 +23,7 @@ from typing import Final
 
 from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES, Spool
 from tailrace.engine.errors import StorageDamaged
-from tailrace.protocol.state import Snapshot
+from tailrace.protocol.state import SnapshotInfo
 
 __all__ = ["SNAPSHOTS", "Blobs", "blob_ids"]
 
@@ -75,7 +75,7 @@ class Blobs:
     def spool(self, snapshot_id: int) -> "BlobSpool":
         return BlobSpool(self, self._directory, self._path(snapshot_id))
 
-    def read(self, snapshot: Snapshot, index: int) -> bytes:
+    def read(self, snapshot: SnapshotInfo, index: int) -> bytes:
         """
         One chunk, checked.
 

@@ -33,7 +33,7 @@ from tailrace.engine.rocks.transaction import NEXT_ID, decode_garbage
 from tailrace.engine.rocks.upgrade import UNCOUNTED
 from tailrace.protocol.bucket import stream_bytes
 from tailrace.protocol.names import bucket_of
-from tailrace.protocol.state import Snapshot, StreamState
+from tailrace.protocol.state import SnapshotInfo, StreamState
 
 __all__ = ["FORMAT", "Contents"]
 
@@ -153,7 +153,7 @@ class Contents:
 
     # -- snapshots ---------------------------------------------------------------------------
 
-    def _check_snapshot(self, name: str, snapshot: Snapshot) -> None:
+    def _check_snapshot(self, name: str, snapshot: SnapshotInfo) -> None:
         self._snapshots.append(snapshot.id)
         self._highest = max(self._highest, snapshot.id)
         file = "" if snapshot.inline else f"{SNAPSHOTS}/{snapshot.id:020d}"
@@ -170,13 +170,13 @@ class Contents:
             at = None if file else snapshot.offset.byte
             self._note(Finding(problem, file=file, stream=name, offset=at))
 
-    def _inline(self, snapshot: Snapshot) -> str:
+    def _inline(self, snapshot: SnapshotInfo) -> str:
         content = self._look.get("snapshots", ID.pack(snapshot.id), raises=True) or b""
         self._advance(len(content))
         fits = (len(content), hashlib.sha256(content).digest()) == (snapshot.size, snapshot.digest)
         return "" if fits else "its snapshot is not what was stored"
 
-    def _file(self, snapshot: Snapshot) -> str:
+    def _file(self, snapshot: SnapshotInfo) -> str:
         path = self._directory / SNAPSHOTS / f"{snapshot.id:020d}"
         count = -(-snapshot.size // SNAPSHOT_CHUNK_BYTES)
         if not path.is_file():

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from tailrace.engine.codec import decode_record, encode_record
-from tailrace.protocol.machine import apply_appended
+from tailrace.protocol.machine import apply_append
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import NO_PRODUCERS
-from tailrace.protocol.state import Appended, StreamState
+from tailrace.protocol.state import AppendRecord, StreamState
 
 __all__ = ["Misfit", "fold"]
 
@@ -55,7 +55,7 @@ def fold(checkpoint: StreamState, values: Iterable[tuple[int, bytes]]) -> Stream
             reached = True
         if state.closed:
             raise Misfit(at.byte, "there is a record after the one that closes the stream")
-        state = apply_appended(state, record)
+        state = apply_append(state, record)
         count += 1
     if state is None:
         if checkpoint.tail.byte != checkpoint.earliest.byte:
@@ -92,7 +92,7 @@ def _before(checkpoint: StreamState, at: Offset) -> StreamState:
     )
 
 
-def _decode(byte: int, value: bytes) -> tuple[Offset, Appended]:
+def _decode(byte: int, value: bytes) -> tuple[Offset, AppendRecord]:
     try:
         at, record = decode_record(value)
         whole = encode_record(at, record) == value
@@ -103,7 +103,7 @@ def _decode(byte: int, value: bytes) -> tuple[Offset, Appended]:
     return at, record
 
 
-def _check_messages(record: Appended, at: Offset, *, json: bool) -> None:
+def _check_messages(record: AppendRecord, at: Offset, *, json: bool) -> None:
     if not record.payload and not record.closes:
         raise Misfit(at.byte, "a record has neither messages nor closes the stream")
     if not json:
@@ -121,7 +121,7 @@ def _check_messages(record: Appended, at: Offset, *, json: bool) -> None:
             raise Misfit(at.byte, "a record's messages do not end where they should")
 
 
-def _check_earliest(earliest: Offset, record: Appended, at: Offset) -> None:
+def _check_earliest(earliest: Offset, record: AppendRecord, at: Offset) -> None:
     """What is retained begins at a message."""
     if not at.byte <= earliest.byte < at.byte + len(record.payload):
         return

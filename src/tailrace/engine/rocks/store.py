@@ -47,8 +47,8 @@ from tailrace.engine.rocks.options import (
 from tailrace.engine.rocks.transaction import NEXT_ID, RocksTransaction, decode_garbage
 from tailrace.engine.rocks.upgrade import UNCOUNTED, count_bytes
 from tailrace.protocol.bucket import BucketState
-from tailrace.protocol.machine import apply_appended
-from tailrace.protocol.state import Snapshot, StreamState
+from tailrace.protocol.machine import apply_append
+from tailrace.protocol.state import SnapshotInfo, StreamState
 
 __all__ = ["FORMAT_VERSION", "RocksStore"]
 
@@ -154,7 +154,7 @@ class RocksStore(Store):
             # A record starts where the one before it ends, so there is none after it.
             return state
         for _, value in items(self._records, start, ID.pack(state.id + 1)):
-            state = apply_appended(state, decode_record(value)[1])
+            state = apply_append(state, decode_record(value)[1])
         return state
 
     def scan(self, stream_id: int, start: int, end: int) -> Iterator[bytes]:
@@ -202,7 +202,7 @@ class RocksStore(Store):
     def spool(self, snapshot_id: int) -> Spool:
         return self._blobs.spool(snapshot_id)
 
-    def read_snapshot(self, snapshot: Snapshot, index: int) -> bytes:
+    def read_snapshot(self, snapshot: SnapshotInfo, index: int) -> bytes:
         if not snapshot.inline:
             return self._blobs.read(snapshot, index)
         content: bytes | None = self._snapshots.get(ID.pack(snapshot.id))

@@ -10,7 +10,7 @@ from tailrace.engine.codec import encode_record, encode_state
 from tailrace.engine.rocks.keys import ID, PAIR
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.state import Appended, Snapshot, StreamState
+from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
 
 if TYPE_CHECKING:
     from tailrace.engine.rocks.store import RocksStore
@@ -41,7 +41,7 @@ class RocksTransaction(Transaction):
         self._put(key, ID.pack(state.id), self._handles["names"])
         self.checkpoint(key, state)
 
-    def append(self, stream_id: int, at: Offset, record: Appended) -> None:
+    def append(self, stream_id: int, at: Offset, record: AppendRecord) -> None:
         self._put(
             PAIR.pack(stream_id, at.byte), encode_record(at, record), self._handles["records"]
         )
@@ -69,7 +69,7 @@ class RocksTransaction(Transaction):
         if trimmed:
             self._discard(Garbage(after.id, trimmed, until=after.earliest.byte))
 
-    def _discard_snapshot(self, snapshot: Snapshot) -> None:
+    def _discard_snapshot(self, snapshot: SnapshotInfo) -> None:
         self._discard(Garbage(snapshot.id, snapshot.size, file=not snapshot.inline))
 
     def _discard(self, garbage: Garbage) -> None:
