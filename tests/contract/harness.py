@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from tailrace.engine.base import Store
-from tailrace.engine.core import Engine, Outcome
+from tailrace.engine.engine import Engine, Outcome
 from tailrace.engine.memory import MemoryStore
 from tailrace.engine.rocks import RocksStore
 from tailrace.protocol.errors import Refusal

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from tailrace.engine.core import (
+from tailrace.engine.engine import (
     CHECKPOINT_BYTES,
     CHECKPOINT_RECORDS,
     ID_BLOCK,

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tailrace.engine import buckets as engine_buckets
 from tailrace.engine.base import Store
 from tailrace.engine.buckets import BucketPage, Page
-from tailrace.engine.core import Outcome
+from tailrace.engine.engine import Outcome
 from tailrace.protocol.errors import BucketNotFound, StreamNotFound
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import Append, Create, Delete, Publish, SnapshotInfo

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tailrace.engine.core import Outcome
+from tailrace.engine.engine import Outcome
 from tailrace.protocol.bucket import BucketState, Growth
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.producer import ProducerClaim

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from tailrace.engine.core import Outcome
+from tailrace.engine.engine import Outcome
 from tailrace.protocol.errors import StreamNotFound
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import Append, Create, Delete

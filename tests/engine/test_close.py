@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from tailrace.engine.core import Engine, Outcome
+from tailrace.engine.engine import Engine, Outcome
 from tailrace.engine.memory import MemoryStore
 from tailrace.protocol.state import Create
 

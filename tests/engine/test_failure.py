@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.engine.base import Store
-from tailrace.engine.core import Outcome
+from tailrace.engine.engine import Outcome
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import Append, Create, Delete
 from tests.contract.harness import World, told

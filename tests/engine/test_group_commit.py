@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tailrace.engine.core import Committed, Outcome
+from tailrace.engine.engine import Committed, Outcome
 from tailrace.protocol.errors import StreamNotFound
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import ProducerClaim

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.engine.core import Outcome
+from tailrace.engine.engine import Outcome
 from tailrace.engine.errors import DiskFull, StorageDamaged
 from tailrace.protocol.bucket import BucketState, Growth
 from tailrace.protocol.errors import Refusal

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES, Garbage, Spool
 from tailrace.engine.codec import decode_state, encode_state
-from tailrace.engine.core import ID_BLOCK, Engine, Outcome
-from tailrace.engine.hot import EVICT_LOOKS_MAX, Hot
+from tailrace.engine.engine import ID_BLOCK, Engine, Outcome
+from tailrace.engine.lru import EVICT_LOOKS_MAX, Hot
 from tailrace.engine.memory import MemoryStore
 from tailrace.engine.pins import Pins
 from tailrace.engine.read import read_slice

@@ -9,7 +9,7 @@ import pytest
 
 from tailrace.engine import sweep
 from tailrace.engine.base import Garbage, Transaction
-from tailrace.engine.core import Outcome
+from tailrace.engine.engine import Outcome
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import Append, Create, Delete
 from tests.contract.harness import KINDS, World

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tailrace.engine.core import Outcome
+from tailrace.engine.engine import Outcome
 from tailrace.engine.errors import EngineError
 from tailrace.engine.rocks import RocksStore, upgrade
 from tailrace.engine.rocks.upgrade import UNCOUNTED

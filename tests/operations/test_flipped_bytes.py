@@ -17,8 +17,8 @@ from tailrace.engine.rocks.findings import Finding
 from tailrace.engine.rocks.keys import items
 from tailrace.engine.rocks.logs import read_log
 from tailrace.engine.rocks.manifest import live_files
+from tailrace.engine.rocks.readonly import opened
 from tailrace.engine.rocks.store import FORMAT_VERSION
-from tailrace.engine.rocks.view import opened
 from tailrace.protocol.state import Publish, SnapshotInfo
 from tests.contract.harness import World
 from tests.operations.building import no_damage

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.engine.archive import MANIFEST, SUMS
+from tailrace.engine.backup_format import MANIFEST, SUMS
 from tailrace.engine.restore import BackupInvalid, DirectoryTaken, restore
 from tailrace.engine.rocks.store import FORMAT_VERSION
 from tests.operations.building import BLOB_BYTES, no_damage, run

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.cli.files import write_whole
-from tailrace.engine.archive import (
+from tailrace.engine.backup_format import (
     DATA,
     MANIFEST,
     SUMS,
@@ -21,9 +21,9 @@ from tailrace.engine.archive import (
     padding,
     sums_text,
 )
-from tailrace.engine.copying import Copied
 from tailrace.engine.restore import restore
 from tailrace.engine.rocks.store import FORMAT_VERSION
+from tailrace.engine.store_copy import Copied
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tailrace.engine.core import Engine, Outcome
+from tailrace.engine.engine import Engine, Outcome
 from tailrace.engine.memory import MemoryStore
 from tailrace.protocol.state import Append, Create
 from tailrace.server.message import Frame, Request

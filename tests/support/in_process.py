@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from tailrace.engine.core import Engine
+from tailrace.engine.engine import Engine
 from tailrace.engine.memory import MemoryStore
 from tailrace.server.service import Service, clock_ms
 from tailrace.server.settings import Settings

@@ -24,7 +24,7 @@ def compact(data_dir: Path, is_json: bool, progress: bool | None) -> None:
     """
     need_server()
     from tailrace.engine.rocks.compaction import stored_bytes
-    from tailrace.engine.rocks.view import DirectoryInUse, held
+    from tailrace.engine.rocks.readonly import DirectoryInUse, held
 
     if not (data_dir / "CURRENT").is_file():
         raise Failure(f"{data_dir} is no data directory of tailrace", ExitCode.NOT_FOUND)

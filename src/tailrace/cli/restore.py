@@ -17,7 +17,7 @@ from tailrace.cli.progress import progress_option, shown
 from tailrace.cli.signals import ending_on_signals
 
 if TYPE_CHECKING:
-    from tailrace.engine.archive import Manifest
+    from tailrace.engine.backup_format import Manifest
 
 __all__ = ["restore"]
 

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from tailrace.engine.copying import Copy
+from tailrace.engine.store_copy import Copy
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState

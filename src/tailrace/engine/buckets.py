@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tailrace.engine.commit import Batch, Outcome, Reply
+from tailrace.engine.entry import Stream
 from tailrace.engine.errors import StorageFailed
-from tailrace.engine.hot import Hot
-from tailrace.engine.stream import Stream
+from tailrace.engine.lru import Hot
 from tailrace.protocol.bucket import (
     BucketState,
     admit_stream,
@@ -28,7 +28,7 @@ from tailrace.protocol.names import bucket_of
 from tailrace.protocol.state import StreamState
 
 if TYPE_CHECKING:
-    from tailrace.engine.core import Engine
+    from tailrace.engine.engine import Engine
 
 __all__ = ["Bucket", "BucketPage", "Buckets", "ChangedPage", "Listed", "Page"]
 

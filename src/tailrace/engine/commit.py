@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from tailrace.engine.base import Store, Transaction
 from tailrace.engine.changes import Changes
+from tailrace.engine.entry import Stream
 from tailrace.engine.errors import StorageFailed
 from tailrace.engine.meters import Meters
-from tailrace.engine.stream import Stream
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.machine import Verdict

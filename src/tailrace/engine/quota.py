@@ -8,7 +8,7 @@ larger is not even asked about: a close, a deletion, a snapshot smaller than wha
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tailrace.engine.stream import Stream
+from tailrace.engine.entry import Stream
 from tailrace.protocol.bucket import BucketState, Growth, growth
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.names import bucket_of
@@ -16,7 +16,7 @@ from tailrace.protocol.state import Record
 
 if TYPE_CHECKING:
     from tailrace.engine.buckets import Bucket
-    from tailrace.engine.core import Engine
+    from tailrace.engine.engine import Engine
 
 __all__ = ["GrowthRefused", "Quota", "check_quota"]
 

@@ -25,7 +25,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from tailrace.engine.archive import (
+from tailrace.engine.backup_format import (
     DATA,
     KIND,
     MANIFEST,

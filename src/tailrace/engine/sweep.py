@@ -14,7 +14,7 @@ from tailrace.engine.commit import Outcome, Reply
 from tailrace.protocol.machine import Effect, Verdict
 
 if TYPE_CHECKING:
-    from tailrace.engine.core import Engine
+    from tailrace.engine.engine import Engine
 
 __all__ = ["Sweeper"]
 

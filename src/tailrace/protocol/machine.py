@@ -7,7 +7,7 @@ Rule 2: `apply` never refuses. Whatever `decide` let through is a fact, on this 
 and on every other node.
 
 Rule 3: a verdict may be told to the client only when its record, and every record that it was
-decided upon, is durable. The caller owes that; see `engine.core`.
+decided upon, is durable. The caller owes that; see `engine.engine`.
 
 The order of checks on an append is public behaviour:
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import structlog
 
-from tailrace.engine.core import Engine
+from tailrace.engine.engine import Engine
 from tailrace.protocol.errors import Refusal
 from tailrace.server.errors import BodyTooLarge, MalformedRequest
 from tailrace.server.headers import COMMON

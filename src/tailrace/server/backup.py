@@ -21,11 +21,11 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from tailrace import __version__
-from tailrace.engine import archive
-from tailrace.engine.copying import Copied, Copy
-from tailrace.engine.core import Engine
+from tailrace.engine import backup_format
+from tailrace.engine.engine import Engine
 from tailrace.engine.errors import DiskFull
 from tailrace.engine.settled import settled
+from tailrace.engine.store_copy import Copied, Copy
 from tailrace.server import headers as h
 from tailrace.server.errors import BackupFailed, BackupRunning, BackupUnsupported
 from tailrace.server.message import Request, Response
@@ -114,14 +114,14 @@ class _Job:
         with engine.pins.hold_files():
             counters = await settled(engine.commit, self._take)
             self._files = await self._in_thread(self._copy.gather)
-        self._manifest = archive.make_manifest(
+        self._manifest = backup_format.make_manifest(
             self._files,
             tailrace=__version__,
             storage_format=self._copy.storage_format,
             time_ms=self._time_ms,
             counters=counters,
         )
-        self.size = archive.archive_size(self._manifest, self._files)
+        self.size = backup_format.archive_size(self._manifest, self._files)
         self._timer = self._loop.call_later(WATCH_S, self._watch)
         log.info(
             "a backup is taken", bytes=self.size, files=len(self._files), pause_ms=self._pause_ms
@@ -145,22 +145,22 @@ class _Job:
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The tar."""
-        sums = [(archive.MANIFEST, hashlib.sha256(self._manifest).hexdigest())]
-        yield self._member(archive.MANIFEST, self._manifest)
+        sums = [(backup_format.MANIFEST, hashlib.sha256(self._manifest).hexdigest())]
+        yield self._member(backup_format.MANIFEST, self._manifest)
         for file in self._files:
-            name = archive.DATA + file.name
-            yield archive.head(name, file.size, self._time_ms)
+            name = backup_format.DATA + file.name
+            yield backup_format.head(name, file.size, self._time_ms)
             check = hashlib.sha256()
             async for piece in self._read(file, check.update):
                 yield piece
-            yield archive.padding(file.size)
+            yield backup_format.padding(file.size)
             sums.append((name, check.hexdigest()))
-        yield self._member(archive.SUMS, archive.sums_text(sums)) + archive.end()
+        yield self._member(backup_format.SUMS, backup_format.sums_text(sums)) + backup_format.end()
         log.info("a backup was sent", bytes=self.size)
 
     def _member(self, name: str, content: bytes) -> bytes:
         size = len(content)
-        return archive.head(name, size, self._time_ms) + content + archive.padding(size)
+        return backup_format.head(name, size, self._time_ms) + content + backup_format.padding(size)
 
     async def _read(self, file: Copied, note: Callable[[bytes], None]) -> AsyncIterator[bytes]:
         for start in range(0, file.size, PIECE_BYTES):

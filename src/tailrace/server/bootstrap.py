@@ -15,7 +15,7 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
-from tailrace.engine.core import Engine
+from tailrace.engine.engine import Engine
 from tailrace.engine.read import Slice, read_slice
 from tailrace.protocol.content_type import DEFAULT_CONTENT_TYPE
 from tailrace.protocol.errors import QueryInvalid

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tailrace.engine.buckets import ChangedPage, Page
-from tailrace.engine.core import Engine, Outcome
+from tailrace.engine.engine import Engine, Outcome
 from tailrace.protocol.errors import QueryInvalid, Refusal
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h

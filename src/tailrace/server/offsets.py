@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from tailrace.engine.base import Store
-from tailrace.engine.core import Engine
+from tailrace.engine.engine import Engine
 from tailrace.engine.search import find_byte, find_message, find_time
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.offset import Offset

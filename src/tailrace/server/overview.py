@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from tailrace.engine.buckets import Listed, Page
-from tailrace.engine.core import Engine
-from tailrace.engine.stream import Stream
+from tailrace.engine.engine import Engine
+from tailrace.engine.entry import Stream
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.errors import QueryInvalid
 from tailrace.protocol.names import NO_BUCKET

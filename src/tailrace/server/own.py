@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tailrace.engine.core import Engine
+from tailrace.engine.engine import Engine
 from tailrace.server import headers as h
 from tailrace.server.backup import Backup
 from tailrace.server.doors import Doors

@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tailrace.engine.core import Engine
+from tailrace.engine.engine import Engine
+from tailrace.engine.entry import Stream
 from tailrace.engine.read import Slice
-from tailrace.engine.stream import Stream
 from tailrace.protocol.errors import OffsetGone, QueryInvalid
 from tailrace.protocol.expiry import format_expires_at
 from tailrace.protocol.json_mode import array_parts

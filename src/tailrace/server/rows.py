@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from tailrace.engine.core import Engine
+from tailrace.engine.engine import Engine
 from tailrace.engine.errors import StorageDamaged
 from tailrace.engine.read import check_bounds, locate, read_records
 from tailrace.protocol.errors import OffsetGone, QueryInvalid, Refusal

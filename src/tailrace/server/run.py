@@ -24,7 +24,7 @@ import uvloop
 
 from tailrace import __version__
 from tailrace.engine.base import Store
-from tailrace.engine.core import Engine
+from tailrace.engine.engine import Engine
 from tailrace.engine.memory import MemoryStore
 from tailrace.server.doors import Doors
 from tailrace.server.logs import configure_logs

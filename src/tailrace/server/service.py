@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from tailrace.engine.core import Engine
+from tailrace.engine.engine import Engine
 from tailrace.engine.errors import StorageDamaged
 from tailrace.protocol.cursor import parse_cursor
 from tailrace.protocol.errors import HeaderInvalid, NameInvalid, QueryInvalid, Refusal

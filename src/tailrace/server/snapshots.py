@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES
-from tailrace.engine.core import Engine, Outcome
+from tailrace.engine.engine import Engine, Outcome
+from tailrace.engine.entry import Stream
 from tailrace.engine.errors import StorageFailed
-from tailrace.engine.stream import Stream
 from tailrace.protocol.errors import (
     OffsetBeyondTail,
     Refusal,

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES, Spool
-from tailrace.engine.core import Engine
+from tailrace.engine.engine import Engine
 from tailrace.engine.errors import DiskFull
 from tailrace.protocol.errors import Refusal
 from tailrace.server.errors import SnapshotNotStored, SnapshotTooLarge

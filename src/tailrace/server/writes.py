@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from tailrace.engine.core import Engine, Outcome
+from tailrace.engine.engine import Engine, Outcome
 from tailrace.protocol.content_type import DEFAULT_CONTENT_TYPE, essence
 from tailrace.protocol.errors import HeaderInvalid, Refusal
 from tailrace.protocol.expiry import parse_expires_at, parse_ttl

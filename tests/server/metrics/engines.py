@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tailrace.engine.core import Engine, Outcome
+from tailrace.engine.engine import Engine, Outcome
 from tailrace.engine.memory import MemoryStore
 from tailrace.engine.rocks import RocksStore
 from tailrace.protocol.errors import Refusal

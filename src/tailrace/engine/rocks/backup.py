@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from rocksdict import Checkpoint
 
-from tailrace.engine.copying import Copied, Copy
-from tailrace.engine.rocks.blobs import SNAPSHOTS, blob_ids
+from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, blob_ids
+from tailrace.engine.store_copy import Copied, Copy
 
 if TYPE_CHECKING:
     from rocksdict import Rdict

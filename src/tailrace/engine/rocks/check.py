@@ -18,14 +18,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tailrace.engine.rocks.blobs import SNAPSHOTS
 from tailrace.engine.rocks.compaction import stored_bytes
-from tailrace.engine.rocks.contents import FORMAT, Contents
+from tailrace.engine.rocks.consistency import FORMAT, Contents
 from tailrace.engine.rocks.findings import Finding, Note, Remark
 from tailrace.engine.rocks.logs import LogDamage, read_log
 from tailrace.engine.rocks.manifest import LiveFiles, live_files
+from tailrace.engine.rocks.readonly import DirectoryInUse, OlderFormat, held, opened
+from tailrace.engine.rocks.snapshot_files import SNAPSHOTS
 from tailrace.engine.rocks.tables import FileDamage, check_blob_file, check_table
-from tailrace.engine.rocks.view import DirectoryInUse, OlderFormat, held, opened
 
 __all__ = ["Checked", "DirectoryInUse", "NoDatabase", "check", "total_bytes"]
 

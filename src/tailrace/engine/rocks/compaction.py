@@ -12,7 +12,7 @@ from typing import Final
 from rocksdict import BottommostLevelCompaction, CompactOptions, Rdict
 
 from tailrace.engine.base import Garbage, Store
-from tailrace.engine.rocks.blobs import SNAPSHOTS
+from tailrace.engine.rocks.snapshot_files import SNAPSHOTS
 
 __all__ = ["compact_families", "reclaim_all", "stored_bytes"]
 

@@ -32,10 +32,8 @@ from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, anythi
 from tailrace.engine.codec import HEAD, decode_record, decode_state
 from tailrace.engine.errors import EngineError, StorageDamaged
 from tailrace.engine.rocks.backup import RocksCopy, remove_copies
-from tailrace.engine.rocks.blobs import SNAPSHOTS, Blobs
 from tailrace.engine.rocks.compaction import compact_families
 from tailrace.engine.rocks.keys import ID, PAIR, after_prefix, items
-from tailrace.engine.rocks.mend import is_endless, mend_logs
 from tailrace.engine.rocks.options import (
     BLOB_GC_SHARE,
     BLOCK_CACHE_BYTES,
@@ -44,6 +42,8 @@ from tailrace.engine.rocks.options import (
     cache_looks,
     family_options,
 )
+from tailrace.engine.rocks.repair import is_endless, mend_logs
+from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, Blobs
 from tailrace.engine.rocks.transaction import NEXT_ID, RocksTransaction, decode_garbage
 from tailrace.engine.rocks.upgrade import UNCOUNTED, count_bytes
 from tailrace.protocol.bucket import BucketState

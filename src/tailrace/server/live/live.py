@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from tailrace.engine.core import Committed, Engine
+from tailrace.engine.engine import Committed, Engine
+from tailrace.engine.entry import Stream
 from tailrace.engine.read import Slice
-from tailrace.engine.stream import Stream
 from tailrace.protocol.content_type import is_text
 from tailrace.protocol.cursor import JITTER_S_MAX, JITTER_S_MIN, current_cursor, next_cursor
 from tailrace.protocol.errors import StreamNotFound

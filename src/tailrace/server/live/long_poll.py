@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tailrace.engine.entry import Stream
 from tailrace.engine.read import Slice
-from tailrace.engine.stream import Stream
 from tailrace.protocol.errors import Refusal, StreamNotFound
 from tailrace.protocol.offset import Offset
 from tailrace.server.compress import negotiate

@@ -4,7 +4,7 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Final
 
-from tailrace.engine.stream import Stream
+from tailrace.engine.entry import Stream
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState

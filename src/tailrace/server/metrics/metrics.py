@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry, GCCollector, Metric, ProcessCol
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from tailrace.engine.core import Engine
+from tailrace.engine.engine import Engine
 from tailrace.engine.meters import LATENCY_S, Histogram
 from tailrace.server.message import Request, Response
 from tailrace.server.metrics.families import Families, add_log

@@ -17,12 +17,12 @@ from typing import Final
 from tailrace.engine.base import Due, Store
 from tailrace.engine.buckets import Bucket, Buckets
 from tailrace.engine.commit import Batch, Committed, GroupCommit, Listener, Outcome, Reply
+from tailrace.engine.entry import Stream
 from tailrace.engine.errors import DiskFull, StorageDamaged, StorageFailed
-from tailrace.engine.hot import Hot
+from tailrace.engine.lru import Hot
 from tailrace.engine.pins import Pins
 from tailrace.engine.quota import GrowthRefused, Quota, check_quota
 from tailrace.engine.read import Slice, locate, read_slice
-from tailrace.engine.stream import Stream
 from tailrace.engine.sweep import Sweeper
 from tailrace.protocol.bucket import stream_bytes
 from tailrace.protocol.errors import BucketNotFound, Refusal, StreamNotFound

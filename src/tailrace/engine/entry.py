@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.protocol.state import StreamState
 
 if TYPE_CHECKING:
-    from tailrace.engine.core import Batch
+    from tailrace.engine.engine import Batch
 
 __all__ = ["Stream"]
 

@@ -24,11 +24,11 @@ from rocksdict import Rdict
 from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES
 from tailrace.engine.codec import decode_state, key_of_state
 from tailrace.engine.errors import StorageDamaged
-from tailrace.engine.rocks.blobs import SNAPSHOTS, Blobs
 from tailrace.engine.rocks.findings import Finding, Note, stream_name
-from tailrace.engine.rocks.folds import Misfit, fold
 from tailrace.engine.rocks.keys import ID, PAIR, items
-from tailrace.engine.rocks.look import Look, has, keys_of
+from tailrace.engine.rocks.replay import Misfit, fold
+from tailrace.engine.rocks.salvage_reader import Look, has, keys_of
+from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, Blobs
 from tailrace.engine.rocks.transaction import NEXT_ID, decode_garbage
 from tailrace.engine.rocks.upgrade import UNCOUNTED
 from tailrace.protocol.bucket import stream_bytes

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from tailrace.engine.copying import Copied
+from tailrace.engine.store_copy import Copied
 
 __all__ = [
     "DATA",
