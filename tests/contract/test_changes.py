@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from tailrace.engine.buckets import ChangedPage
-from tailrace.engine.commit import Batch
+from tailrace.engine.commit import CommitBatch
 from tailrace.protocol.errors import BucketNotFound, PositionGone
 from tailrace.protocol.state import Append, Publish, SnapshotInfo
 from tests.contract.conftest import OpenWorld
@@ -124,7 +124,7 @@ def test_nothing_is_told_before_it_is_durable(
     world = bucketed
     commit = world.engine.commit
     settle = commit._settle
-    held: list[Batch] = []
+    held: list[CommitBatch] = []
     at = position(world)
     world.append(key("b"))
     between = world.find(key("b"))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tailrace.engine.engine import Committed, Outcome
+from tailrace.engine.engine import Outcome, StreamChange
 from tailrace.protocol.errors import StreamNotFound
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import ProducerClaim
@@ -135,7 +135,7 @@ class TestNothingIsToldBeforeItIsDurable:
         order: list[object] = []
 
         class Listener:
-            def committed(self, change: Committed) -> None:
+            def committed(self, change: StreamChange) -> None:
                 order.append(world.read()[0])
                 assert change.before is not None and change.after is not None
                 assert (change.before.tail, change.after.tail) == (Offset(1, 1), Offset(3, 3))
@@ -267,10 +267,10 @@ class TestOneBatchOneStream:
     def test_delete_and_create(self, held: Held) -> None:
         world = held.world
         old = world.create(body=b"old")
-        changes: list[Committed] = []
+        changes: list[StreamChange] = []
 
         class Listener:
-            def committed(self, change: Committed) -> None:
+            def committed(self, change: StreamChange) -> None:
                 changes.append(change)
 
         world.engine.commit.listener = Listener()
@@ -354,7 +354,7 @@ def test_one_reply_that_fails_does_not_take_the_others_with_it(either: Held) -> 
     errors: list[object] = []
 
     class Listener:
-        def committed(self, change: Committed) -> None:
+        def committed(self, change: StreamChange) -> None:
             raise RuntimeError("a reader's connection is in a bad state")
 
     def broken(outcome: Outcome) -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES, Garbage, Spool
 from tailrace.engine.codec import decode_state, encode_state
 from tailrace.engine.engine import ID_BLOCK, Engine, Outcome
-from tailrace.engine.lru import EVICT_LOOKS_MAX, Hot
+from tailrace.engine.lru import EVICT_LOOKS_MAX, LruCache
 from tailrace.engine.memory import MemoryStore
 from tailrace.engine.pins import Pins
 from tailrace.engine.read import read_slice
@@ -154,15 +154,15 @@ def one_look(world: World) -> None:
 class TestHot:
     """What was not used for the longest time is forgotten first, if nobody needs it."""
 
-    def hot(self, count_max: int, used: set[bytes] | None = None) -> Hot[bytes]:
+    def hot(self, count_max: int, used: set[bytes] | None = None) -> LruCache[bytes]:
         needed = used if used is not None else set()
-        return Hot(count_max, lambda value: value not in needed)
+        return LruCache(count_max, lambda value: value not in needed)
 
-    def fill(self, hot: Hot[bytes], names: str) -> None:
+    def fill(self, hot: LruCache[bytes], names: str) -> None:
         for name in names:
             hot.keep(name.encode(), name.encode())
 
-    def has(self, hot: Hot[bytes], names: str) -> str:
+    def has(self, hot: LruCache[bytes], names: str) -> str:
         return "".join(name for name in names if name.encode() in hot)
 
     def test_the_least_recently_used_goes(self) -> None:
@@ -209,7 +209,7 @@ class TestHot:
             looks.append(value)
             return False
 
-        hot: Hot[bytes] = Hot(20, busy)
+        hot: LruCache[bytes] = LruCache(20, busy)
         names = [b"%d" % at for at in range(40)]
         for name in names:
             hot.keep(name, name)
@@ -218,7 +218,7 @@ class TestHot:
         assert set(looks[:20]) == set(names[:20])
 
     def test_keeping_again_replaces(self) -> None:
-        hot: Hot[str] = Hot(3, lambda _: True)
+        hot: LruCache[str] = LruCache(3, lambda _: True)
         hot.keep(b"a", "old")
         hot.keep(b"a", "new")
         assert (hot.get(b"a"), len(hot)) == ("new", 1)

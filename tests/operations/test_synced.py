@@ -23,7 +23,7 @@ from tailrace.engine.backup_format import (
 )
 from tailrace.engine.restore import restore
 from tailrace.engine.rocks.store import FORMAT_VERSION
-from tailrace.engine.store_copy import Copied
+from tailrace.engine.store_copy import CopiedFile
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def small_backup() -> bytes:
     """Of one file, which is enough to be restored."""
     manifest = make_manifest(
-        [Copied("CURRENT", Path("CURRENT"), 1)],
+        [CopiedFile("CURRENT", Path("CURRENT"), 1)],
         tailrace="0", storage_format=FORMAT_VERSION, time_ms=0, counters={},
     )  # fmt: skip
     sums = sums_text([(MANIFEST, sha256(manifest)), (DATA + "CURRENT", sha256(b"x"))])

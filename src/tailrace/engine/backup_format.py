@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from tailrace.engine.store_copy import Copied
+from tailrace.engine.store_copy import CopiedFile
 
 __all__ = [
     "DATA",
@@ -70,7 +70,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_manifest(
-    files: Iterable[Copied], *, tailrace: str, storage_format: int, time_ms: int,
+    files: Iterable[CopiedFile], *, tailrace: str, storage_format: int, time_ms: int,
     counters: dict[str, int],
 ) -> bytes:  # fmt: skip
     """The first member, as JSON."""
@@ -113,7 +113,7 @@ def sums_text(sums: Iterable[tuple[str, str]]) -> bytes:
     return "".join(f"{digest}  {name}\n" for name, digest in sums).encode()
 
 
-def archive_size(manifest: bytes, files: Iterable[Copied]) -> int:
+def archive_size(manifest: bytes, files: Iterable[CopiedFile]) -> int:
     """The size of the whole."""
     names = [(MANIFEST, len(manifest)), *((DATA + file.name, file.size) for file in files)]
     sums = sum(_DIGEST_CHARS + 3 + len(name.encode()) for name, _ in names)

@@ -7,7 +7,7 @@ what is no longer needed until it is reclaimed. It judges nothing.
 
 What the engine owes it: all calls come from one thread, except `sync`, `compact`, `unlink`,
 `read_snapshot`, `log_bytes`, the methods of a `Spool`, and `prepare`, `gather` and `discard` of a
-`Copy`, which may run in another one beside anything; at most one transaction is being written or
+`StoreCopy`, which may run in another one beside anything; at most one transaction is being written or
 synced at a time.
 """
 
@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from tailrace.engine.store_copy import Copy
+from tailrace.engine.store_copy import StoreCopy
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
@@ -220,7 +220,7 @@ class Store(ABC):
         """How often storage found what it needed in memory, and how often it did not."""
         return None
 
-    def copy(self) -> Copy | None:
+    def copy(self) -> StoreCopy | None:
         """A copy of all that is stored, yet to be taken; None where there are no files to copy."""
         return None
 

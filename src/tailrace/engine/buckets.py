@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tailrace.engine.commit import Batch, Outcome, Reply
-from tailrace.engine.entry import Stream
+from tailrace.engine.commit import CommitBatch, Outcome, Reply
+from tailrace.engine.entry import StreamEntry
 from tailrace.engine.errors import StorageFailed
-from tailrace.engine.lru import Hot
+from tailrace.engine.lru import LruCache
 from tailrace.protocol.bucket import (
     BucketState,
     admit_stream,
@@ -30,7 +30,7 @@ from tailrace.protocol.state import StreamState
 if TYPE_CHECKING:
     from tailrace.engine.engine import Engine
 
-__all__ = ["Bucket", "BucketPage", "Buckets", "ChangedPage", "Listed", "Page"]
+__all__ = ["BucketEntry", "BucketPage", "Buckets", "ChangedPage", "ListedStream", "Page"]
 
 BUCKETS_HOT_MAX: Final = 16_384
 LIST_STEP: Final = 128
@@ -44,7 +44,7 @@ _CREATED: Final = Verdict(Effect.CREATED)
 _DELETED: Final = Verdict(Effect.DELETED)
 
 
-class Bucket:
+class BucketEntry:
     """One name and the bucket that it stands for, if any."""
 
     __slots__ = ("durable", "key", "pending", "state")
@@ -53,10 +53,10 @@ class Bucket:
         self.key = key
         self.state = state
         self.durable = state
-        self.pending: Batch | None = None
+        self.pending: CommitBatch | None = None
 
 
-class Listed(NamedTuple):
+class ListedStream(NamedTuple):
     """A stream in a listing."""
 
     stream_id: bytes
@@ -66,7 +66,7 @@ class Listed(NamedTuple):
 class Page(NamedTuple):
     """Streams of a bucket in the order of their ids, and whether there are more."""
 
-    streams: list[Listed]
+    streams: list[ListedStream]
     has_more: bool
     position: str
     """From before its first stream was looked at: what changes after that shows in `changed`."""
@@ -93,13 +93,15 @@ class Buckets:
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        self._hot: Hot[Bucket] = Hot(BUCKETS_HOT_MAX, lambda bucket: bucket.pending is None)
+        self._hot: LruCache[BucketEntry] = LruCache(
+            BUCKETS_HOT_MAX, lambda bucket: bucket.pending is None
+        )
 
-    def bucket(self, key: bytes) -> Bucket:
+    def bucket(self, key: bytes) -> BucketEntry:
         """The bucket of this name, loaded if need be; it may not exist."""
         bucket = self._hot.get(key)
         if bucket is None:
-            bucket = Bucket(key, self._engine.store.bucket(key))
+            bucket = BucketEntry(key, self._engine.store.bucket(key))
             if bucket.state is not None:
                 self._hot.keep(key, bucket)
         return bucket
@@ -172,12 +174,12 @@ class Buckets:
             return False
         return True
 
-    def grow(self, bucket: Bucket, streams: int, size: int) -> None:
+    def grow(self, bucket: BucketEntry, streams: int, size: int) -> None:
         """Streams, or bytes of them, came to be, or went, in the batch that is open."""
         assert bucket.state is not None
         self._change(bucket, grow(bucket.state, streams, size))
 
-    def _answer(self, bucket: Bucket, reply: Reply, outcome: Outcome) -> None:
+    def _answer(self, bucket: BucketEntry, reply: Reply, outcome: Outcome) -> None:
         """Reply to what changes nothing: at once, unless it was decided ahead of the disk."""
         if bucket.pending is None:
             reply(outcome)
@@ -190,7 +192,7 @@ class Buckets:
         reply(StorageFailed())
         return True
 
-    def _change(self, bucket: Bucket, state: BucketState | None) -> None:
+    def _change(self, bucket: BucketEntry, state: BucketState | None) -> None:
         batch = self._engine.commit.open
         batch.transaction.put_bucket(bucket.key, state)
         bucket.state = state
@@ -217,7 +219,7 @@ class Buckets:
         engine = self._engine
         position = engine.commit.changes.position
         cursor = stem + after if after else b""
-        found: list[Listed] = []
+        found: list[ListedStream] = []
         loop = asyncio.get_running_loop()
         until = loop.time() + LIST_TURN_S
         while True:
@@ -226,7 +228,7 @@ class Buckets:
             for name in names:
                 state = engine.peek(name)
                 if state is not None:
-                    found.append(Listed(name[len(stem) :], state))
+                    found.append(ListedStream(name[len(stem) :], state))
                 if loop.time() > until:
                     # To load a stream may be to replay some of it.
                     await asyncio.sleep(0)
@@ -258,7 +260,7 @@ class Buckets:
         until = loop.time() + LIST_TURN_S
         for names in self._parts(parts, after):
             for name in names:
-                bucket = self._hot.peek(name) or Bucket(name, self._engine.store.bucket(name))
+                bucket = self._hot.peek(name) or BucketEntry(name, self._engine.store.bucket(name))
                 if bucket.durable is not None:
                     state = grow(bucket.durable, -expired[name], -expired_bytes[name])
                     found.append((name, state))
@@ -338,7 +340,7 @@ class Buckets:
         ]
         return sorted({*names, *leaving}) if leaving else names
 
-    def _being_written(self, prefix: bytes | tuple[bytes, ...]) -> list[Stream]:
+    def _being_written(self, prefix: bytes | tuple[bytes, ...]) -> list[StreamEntry]:
         """Streams whose end may be written already, while it is not durable yet."""
         batch = self._engine.commit.syncing
         streams = () if batch is None else batch.changes
@@ -346,7 +348,7 @@ class Buckets:
 
     # -- streams whose time is over ----------------------------------------------------------
 
-    def _expired(self, prefix: bytes | tuple[bytes, ...]) -> list[Stream]:
+    def _expired(self, prefix: bytes | tuple[bytes, ...]) -> list[StreamEntry]:
         """Streams that readers may see no more, though their bucket still counts them."""
         engine = self._engine
         now = engine.clock()

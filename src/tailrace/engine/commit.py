@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from tailrace.engine.base import Store, Transaction
 from tailrace.engine.changes import Changes
-from tailrace.engine.entry import Stream
+from tailrace.engine.entry import StreamEntry
 from tailrace.engine.errors import StorageFailed
 from tailrace.engine.meters import Meters
 from tailrace.protocol.bucket import BucketState
@@ -42,9 +42,9 @@ from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import AppendRecord, StreamState
 
 if TYPE_CHECKING:
-    from tailrace.engine.buckets import Bucket
+    from tailrace.engine.buckets import BucketEntry
 
-__all__ = ["Batch", "Committed", "GroupCommit", "Listener", "Outcome", "Reply", "Traced"]
+__all__ = ["CommitBatch", "StreamChange", "GroupCommit", "Listener", "Outcome", "Reply", "Traced"]
 
 T = TypeVar("T")
 
@@ -62,12 +62,12 @@ SLOW_DISK_S: Final = 1.0
 """For this long; then the loop tries one itself again."""
 
 
-class Committed:
+class StreamChange:
     """What one batch does to one stream, in order."""
 
     __slots__ = ("after", "before", "deleted", "is_news", "records", "stream")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamEntry) -> None:
         self.stream = stream
         # Not `durable`: an earlier batch may still be on its way to the disk.
         self.before = stream.state
@@ -81,10 +81,10 @@ class Committed:
 class Listener(Protocol):
     """Whoever wants to know of commits; called on the loop, after states are published."""
 
-    def committed(self, change: Committed) -> None: ...
+    def committed(self, change: StreamChange) -> None: ...
 
 
-class Batch:
+class CommitBatch:
     """Changes that share one write and one fsync, and the replies that wait for it."""
 
     __slots__ = (
@@ -93,8 +93,8 @@ class Batch:
 
     def __init__(self, transaction: Transaction) -> None:
         self.transaction = transaction
-        self.changes: dict[Stream, Committed] = {}
-        self.buckets: dict[Bucket, BucketState | None] = {}
+        self.changes: dict[StreamEntry, StreamChange] = {}
+        self.buckets: dict[BucketEntry, BucketState | None] = {}
         self.replies: list[tuple[Reply, Outcome]] = []
         self.dirty = False
         # What was appended, whatever became of it in the same batch: for the metrics.
@@ -106,13 +106,13 @@ class Batch:
         self.messages += after.message - before.message
         self.bytes += after.byte - before.byte
 
-    def change(self, stream: Stream) -> Committed:
+    def change(self, stream: StreamEntry) -> StreamChange:
         """What this batch does to a stream, to be added to."""
         self.dirty = True
         stream.pending = self
         change = self.changes.get(stream)
         if change is None:
-            change = self.changes[stream] = Committed(stream)
+            change = self.changes[stream] = StreamChange(stream)
         return change
 
 
@@ -124,8 +124,8 @@ class GroupCommit:
     ) -> None:
         self.failure: BaseException | None = None
         self.listener: Listener | None = None
-        self.open = Batch(store.begin())
-        self.syncing: Batch | None = None
+        self.open = CommitBatch(store.begin())
+        self.syncing: CommitBatch | None = None
         self.changes = Changes()
         self.meters = Meters()
         self.traced: Traced | None = None
@@ -140,7 +140,7 @@ class GroupCommit:
         self._slow_until = 0.0
         # When the last fsync began and ended: of the batch that is to be settled next.
         self._synced = (0.0, 0.0)
-        self._to_sync: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
+        self._to_sync: queue.SimpleQueue[CommitBatch | None] = queue.SimpleQueue()
         self._syncer: threading.Thread | None = None
         if store.durable:
             self._syncer = threading.Thread(target=self._sync_loop, name="syncer", daemon=True)
@@ -158,7 +158,7 @@ class GroupCommit:
         batch = self.open
         if not batch.dirty or self.syncing is not None or self.failure is not None:
             return
-        self.open = Batch(self._store.begin())
+        self.open = CommitBatch(self._store.begin())
         self.syncing = batch
         self.batches += 1
         try:
@@ -196,7 +196,7 @@ class GroupCommit:
                 return
             call(self._settle, batch)
 
-    def _settle(self, batch: Batch) -> None:
+    def _settle(self, batch: CommitBatch) -> None:
         """The batch is durable: publish it, wake readers, answer."""
         if self.failure is not None:
             return

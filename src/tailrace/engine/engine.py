@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tailrace.engine.base import Due, Store
-from tailrace.engine.buckets import Bucket, Buckets
-from tailrace.engine.commit import Batch, Committed, GroupCommit, Listener, Outcome, Reply
-from tailrace.engine.entry import Stream
+from tailrace.engine.buckets import BucketEntry, Buckets
+from tailrace.engine.commit import CommitBatch, GroupCommit, Listener, Outcome, Reply, StreamChange
+from tailrace.engine.entry import StreamEntry
 from tailrace.engine.errors import DiskFull, StorageDamaged, StorageFailed
-from tailrace.engine.lru import Hot
+from tailrace.engine.lru import LruCache
 from tailrace.engine.pins import Pins
 from tailrace.engine.quota import GrowthRefused, Quota, check_quota
 from tailrace.engine.read import Slice, locate, read_slice
@@ -45,7 +45,7 @@ from tailrace.protocol.state import (
     TouchRecord,
 )
 
-__all__ = ["Batch", "Committed", "Engine", "Listener", "Outcome", "Reply"]
+__all__ = ["CommitBatch", "StreamChange", "Engine", "Listener", "Outcome", "Reply"]
 
 STREAMS_HOT_MAX: Final = 131_072
 """How many streams are kept in memory; the rest is loaded when it is asked for."""
@@ -81,7 +81,7 @@ class Engine:
         self.pins = Pins()
         self.quota: Quota | None = None
         self.blob_threads = ThreadPoolExecutor(BLOB_THREADS, thread_name_prefix="blob")
-        self._streams: Hot[Stream] = Hot(streams_hot_max, self._forgettable)
+        self._streams: LruCache[StreamEntry] = LruCache(streams_hot_max, self._forgettable)
         self._next_id = store.next_id
         self._reserved = store.next_id
         self._room = 0
@@ -94,7 +94,7 @@ class Engine:
 
     # -- reads -------------------------------------------------------------------------------
 
-    def find(self, key: bytes) -> Stream:
+    def find(self, key: bytes) -> StreamEntry:
         """
         The stream of this name as readers may see it: its `durable` state is not None.
 
@@ -115,21 +115,21 @@ class Engine:
 
     def peek(self, key: bytes) -> StreamState | None:
         """A stream as readers may see it, without making it hot."""
-        stream = self._streams.peek(key) or Stream(key, self.store.load(key))
+        stream = self._streams.peek(key) or StreamEntry(key, self.store.load(key))
         state = stream.durable
         return None if state is None or self.expired(stream, state, self.clock()) else state
 
-    def locate(self, stream: Stream, offset: Offset) -> None:
+    def locate(self, stream: StreamEntry, offset: Offset) -> None:
         """Check that an offset is a message boundary, retained and not past the tail."""
         assert stream.durable is not None
         locate(self.store, stream.durable, offset)
 
-    def read(self, stream: Stream, start: Offset, bytes_max: int) -> Slice:
+    def read(self, stream: StreamEntry, start: Offset, bytes_max: int) -> Slice:
         """Whole messages from an offset on, up to a size: at least one, if there is one."""
         assert stream.durable is not None
         return read_slice(self.store, stream.durable, start, bytes_max)
 
-    def touch(self, stream: Stream) -> None:
+    def touch(self, stream: StreamEntry) -> None:
         """A read: where the TTL slides, its window starts again now."""
         state = stream.state
         if not self.sliding or state is None or state.ttl_s is None:
@@ -142,7 +142,7 @@ class Engine:
             self.record(stream, TouchRecord(now))
             self.commit.schedule()
 
-    def remaining_ms(self, stream: Stream) -> int | None:
+    def remaining_ms(self, stream: StreamEntry) -> int | None:
         """How long the stream still lives, if it ends at all."""
         assert stream.durable is not None
         deadline = self.deadline(stream, stream.durable)
@@ -209,7 +209,7 @@ class Engine:
         commit.open.replies.append((reply, (verdict, stream.state)))
         commit.schedule()
 
-    def check_snapshot(self, stream: Stream, offset: Offset, size: int) -> None:
+    def check_snapshot(self, stream: StreamEntry, offset: Offset, size: int) -> None:
         """Raises what the quota will, if a snapshot of this size came: before it is sent."""
         if self.quota is not None and stream.state is not None and bucket_of(stream.key):
             record = PublishRecord(SnapshotInfo(offset, 0, size, "", b"", inline=False), None)
@@ -247,7 +247,7 @@ class Engine:
         self._room = sys.maxsize if free is None else free
 
     def _answer(
-        self, stream: Stream, reply: Reply, outcome: Outcome, bucket: Batch | None = None
+        self, stream: StreamEntry, reply: Reply, outcome: Outcome, bucket: CommitBatch | None = None
     ) -> None:
         """
         Reply to what changes nothing: at once, unless it was decided ahead of the disk.
@@ -262,10 +262,10 @@ class Engine:
         else:
             pending.replies.append((reply, outcome))
 
-    def record(self, stream: Stream, record: Record) -> None:
+    def record(self, stream: StreamEntry, record: Record) -> None:
         """Apply a record and put it into the open batch; the caller schedules the commit."""
         batch = self.commit.open
-        bucket: Bucket | None = None
+        bucket: BucketEntry | None = None
         if (
             type(record) is not TouchRecord
             and stream.key[:1] != NO_BUCKET
@@ -322,11 +322,11 @@ class Engine:
 
     def _created(
         self,
-        stream: Stream,
+        stream: StreamEntry,
         after: StreamState,
         record: CreateRecord,
-        change: Committed,
-        batch: Batch,
+        change: StreamChange,
+        batch: CommitBatch,
     ) -> None:
         self._use_id(record.id)
         batch.transaction.create(stream.key, after)
@@ -340,7 +340,7 @@ class Engine:
             batch.transaction.schedule(Due(max(0, deadline), after.id, stream.key))
 
     def _grown(
-        self, stream: Stream, state: StreamState, record: AppendRecord, batch: Batch
+        self, stream: StreamEntry, state: StreamState, record: AppendRecord, batch: CommitBatch
     ) -> None:
         stream.dirty_records += 1
         stream.dirty_bytes += len(record.payload)
@@ -354,16 +354,16 @@ class Engine:
     # -- what is hot -------------------------------------------------------------------------
 
     @property
-    def hot(self) -> Hot[Stream]:
+    def hot(self) -> LruCache[StreamEntry]:
         """The streams in memory, for whoever counts them."""
         return self._streams
 
-    def stream(self, key: bytes) -> Stream:
+    def stream(self, key: bytes) -> StreamEntry:
         """The stream of this name, loaded if need be; it may not exist."""
         stream = self._streams.get(key)
         if stream is not None:
             return stream
-        stream = Stream(key, self.store.load(key))
+        stream = StreamEntry(key, self.store.load(key))
         if stream.state is not None:
             # What was replayed just now must not be replayed, with more, the next time.
             stream.dirty_bytes = CHECKPOINT_BYTES
@@ -371,7 +371,7 @@ class Engine:
             self._streams.keep(key, stream)
         return stream
 
-    def _forgettable(self, stream: Stream) -> bool:
+    def _forgettable(self, stream: StreamEntry) -> bool:
         if stream.pending is not None or stream.live is not None:
             return False
         state = stream.state
@@ -389,19 +389,19 @@ class Engine:
 
     # -- the end of streams ------------------------------------------------------------------
 
-    def deadline(self, stream: Stream, state: StreamState) -> int | None:
+    def deadline(self, stream: StreamEntry, state: StreamState) -> int | None:
         """When a stream ends; where the TTL slides, reads count that are not written down yet."""
         if self.sliding and state.ttl_s is not None:
             return max(stream.touched_at, state.touched_at) + state.ttl_s * 1000
         return state.deadline(self.sliding)
 
-    def expired(self, stream: Stream, state: StreamState, now: int) -> bool:
+    def expired(self, stream: StreamEntry, state: StreamState, now: int) -> bool:
         if state.ttl_s is None and state.expires_at is None:
             return False
         deadline = self.deadline(stream, state)
         return deadline is not None and now >= deadline
 
-    def expire(self, stream: Stream, now: int) -> None:
+    def expire(self, stream: StreamEntry, now: int) -> None:
         """End a stream whose time is over, as a record like any other."""
         assert stream.state is not None
         if stream.touched_at > stream.state.touched_at:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 from tailrace.protocol.state import StreamState
 
 if TYPE_CHECKING:
-    from tailrace.engine.engine import Batch
+    from tailrace.engine.engine import CommitBatch
 
-__all__ = ["Stream"]
+__all__ = ["StreamEntry"]
 
 
-class Stream:
+class StreamEntry:
     """
     One name and the stream that it stands for, if any.
 
@@ -26,7 +26,7 @@ class Stream:
         self.key = key
         self.state = state
         self.durable = state
-        self.pending: Batch | None = None
+        self.pending: CommitBatch | None = None
         # Since the last checkpoint: what loading would have to replay.
         self.dirty_records = 0
         self.dirty_bytes = 0
@@ -36,4 +36,4 @@ class Stream:
         self.live: Any = None
 
     def __repr__(self) -> str:
-        return f"Stream({self.key!r})"
+        return f"StreamEntry({self.key!r})"

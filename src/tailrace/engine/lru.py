@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Hot"]
+__all__ = ["LruCache"]
 
 T = TypeVar("T")
 
@@ -12,7 +12,7 @@ EVICT_LOOKS_MAX: Final = 8
 """How many values one addition looks at to make room: most may be in use."""
 
 
-class Hot(Generic[T]):
+class LruCache(Generic[T]):
     """An LRU that asks before it forgets."""
 
     def __init__(self, count_max: int, forgettable: Callable[[T], bool]) -> None:

@@ -15,7 +15,7 @@ from tailrace.protocol.bucket import BucketState
 
 if TYPE_CHECKING:
     from tailrace.engine.base import Store
-    from tailrace.engine.commit import Batch
+    from tailrace.engine.commit import CommitBatch
 
 __all__ = ["COMMIT_RECORDS", "LATENCY_S", "OTHER", "Histogram", "Meters"]
 
@@ -73,7 +73,7 @@ class Meters:
                 self._bucket_changed(name, None, store.bucket(name))
             after = names[-1]
 
-    def committed(self, batch: "Batch") -> int:
+    def committed(self, batch: "CommitBatch") -> int:
         """
         A batch is durable, and not published yet: buckets still say what was before.
 

@@ -8,14 +8,14 @@ larger is not even asked about: a close, a deletion, a snapshot smaller than wha
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tailrace.engine.entry import Stream
+from tailrace.engine.entry import StreamEntry
 from tailrace.protocol.bucket import BucketState, Growth, growth
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.names import bucket_of
 from tailrace.protocol.state import Record
 
 if TYPE_CHECKING:
-    from tailrace.engine.buckets import Bucket
+    from tailrace.engine.buckets import BucketEntry
     from tailrace.engine.engine import Engine
 
 __all__ = ["GrowthRefused", "Quota", "check_quota"]
@@ -30,13 +30,15 @@ EXPIRED_LOOKS_MAX: Final = 1000
 class GrowthRefused(Exception):
     """What a quota refused, and the bucket that it was decided upon."""
 
-    def __init__(self, bucket: "Bucket", refusal: Refusal) -> None:
+    def __init__(self, bucket: "BucketEntry", refusal: Refusal) -> None:
         super().__init__(bucket, refusal)
         self.bucket = bucket
         self.refusal = refusal
 
 
-def check_quota(engine: "Engine", quota: Quota, stream: Stream, record: Record, now: int) -> None:
+def check_quota(
+    engine: "Engine", quota: Quota, stream: StreamEntry, record: Record, now: int
+) -> None:
     """
     Ask for what a record would add to its stream's bucket.
 

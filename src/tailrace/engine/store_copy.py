@@ -14,10 +14,10 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Copied", "Copy"]
+__all__ = ["CopiedFile", "StoreCopy"]
 
 
-class Copied(NamedTuple):
+class CopiedFile(NamedTuple):
     """A file of a copy."""
 
     name: str
@@ -26,7 +26,7 @@ class Copied(NamedTuple):
     size: int
 
 
-class Copy(ABC):
+class StoreCopy(ABC):
     """One copy. Its methods are called in their order, and `discard` whatever became of others."""
 
     storage_format: int
@@ -46,7 +46,7 @@ class Copy(ABC):
         """
 
     @abstractmethod
-    def gather(self) -> list[Copied]:
+    def gather(self) -> list[CopiedFile]:
         """
         No file of a snapshot may be unlinked between `take` and the end of this.
 

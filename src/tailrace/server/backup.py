@@ -25,7 +25,7 @@ from tailrace.engine import backup_format
 from tailrace.engine.engine import Engine
 from tailrace.engine.errors import DiskFull
 from tailrace.engine.settled import settled
-from tailrace.engine.store_copy import Copied, Copy
+from tailrace.engine.store_copy import CopiedFile, StoreCopy
 from tailrace.server import headers as h
 from tailrace.server.errors import BackupFailed, BackupRunning, BackupUnsupported
 from tailrace.server.message import Request, Response
@@ -94,14 +94,14 @@ class Backup:
 class _Job:
     """One backup."""
 
-    def __init__(self, engine: Engine, copy: Copy, ended: Callable[[], None]) -> None:
+    def __init__(self, engine: Engine, copy: StoreCopy, ended: Callable[[], None]) -> None:
         self.size = 0
         self._engine = engine
         self._copy = copy
         self._on_end = ended
         self._loop = asyncio.get_running_loop()
         self._thread: Future[Any] | None = None
-        self._files: list[Copied] = []
+        self._files: list[CopiedFile] = []
         self._manifest = b""
         self._time_ms = self._pause_ms = 0
         self._given_up = False
@@ -162,7 +162,7 @@ class _Job:
         size = len(content)
         return backup_format.head(name, size, self._time_ms) + content + backup_format.padding(size)
 
-    async def _read(self, file: Copied, note: Callable[[bytes], None]) -> AsyncIterator[bytes]:
+    async def _read(self, file: CopiedFile, note: Callable[[bytes], None]) -> AsyncIterator[bytes]:
         for start in range(0, file.size, PIECE_BYTES):
             if self._given_up:
                 raise DiskFull
@@ -204,7 +204,7 @@ class _Job:
             self._loop.call_soon_threadsafe(work)
 
 
-def _read_at(file: Copied, start: int, size: int) -> bytes:
+def _read_at(file: CopiedFile, start: int, size: int) -> bytes:
     number = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         piece = os.pread(number, size, start)

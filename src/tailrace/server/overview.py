@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from tailrace.engine.buckets import Listed, Page
+from tailrace.engine.buckets import ListedStream, Page
 from tailrace.engine.engine import Engine
-from tailrace.engine.entry import Stream
+from tailrace.engine.entry import StreamEntry
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.errors import QueryInvalid
 from tailrace.protocol.names import NO_BUCKET
@@ -83,7 +83,7 @@ class Overview:
         page_of = self._engine.buckets.page_of
         if principal is None:
             return await page_of(NO_BUCKET, prefix, after, limit)
-        found: list[Listed] = []
+        found: list[ListedStream] = []
         position = ""
         for part, is_prefix in principal.granted(_READ, NO_BUCKET + prefix):
             name = part.removeprefix(NO_BUCKET)
@@ -112,7 +112,7 @@ class Overview:
         content |= await _producers(state.producers, query.get("after", ""), limit)
         return await _answer(request, content)
 
-    def _facts(self, stream: Stream, state: StreamState) -> dict[str, object]:
+    def _facts(self, stream: StreamEntry, state: StreamState) -> dict[str, object]:
         bucket, _, name = stream.key.partition(b"\0")
         snapshot = state.snapshot
         return {

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from tailrace.engine.engine import Engine
-from tailrace.engine.entry import Stream
+from tailrace.engine.entry import StreamEntry
 from tailrace.engine.read import Slice
 from tailrace.protocol.errors import OffsetGone, QueryInvalid
 from tailrace.protocol.expiry import format_expires_at
@@ -93,7 +93,7 @@ class Reads:
         self._scope = b"public" if shared else b"private"
         self._vary = h.vary(shared=shared)
 
-    def head(self, stream: Stream) -> Response:
+    def head(self, stream: StreamEntry) -> Response:
         """§5.5: metadata, never cached."""
         state = stream.durable
         assert state is not None
@@ -118,7 +118,7 @@ class Reads:
     def answer(
         self,
         request: Request,
-        stream: Stream,
+        stream: StreamEntry,
         where: Where,
         reply: Callable[[Response], None],
         cursor: int | None = None,
@@ -138,7 +138,7 @@ class Reads:
         coding = negotiate(request.headers.get(b"accept-encoding", b""))
         self.reply_slice(request, stream, piece, coding, reply, cursor, bounded=until is not None)
 
-    def _bounded(self, stream: Stream, start: Offset, until: Offset | None) -> Slice:
+    def _bounded(self, stream: StreamEntry, start: Offset, until: Offset | None) -> Slice:
         """What is read from an offset on, and not beyond another."""
         if until is None:
             return self._engine.read(stream, start, self._chunk_bytes)
@@ -153,7 +153,7 @@ class Reads:
     def reply_slice(
         self,
         request: Request,
-        stream: Stream,
+        stream: StreamEntry,
         piece: Slice,
         coding: str | None,
         reply: Callable[[Response], None],
@@ -233,7 +233,7 @@ class Reads:
             headers.append((h.STREAM_CURSOR, b"%d" % cursor))
         return Response(204, headers)
 
-    def _cache_control(self, stream: Stream, *, bounded: bool) -> tuple[bytes, bytes]:
+    def _cache_control(self, stream: StreamEntry, *, bounded: bool) -> tuple[bytes, bytes]:
         """§8.1: for a minute, but never beyond the stream's life."""
         remaining_ms = self._engine.remaining_ms(stream)
         if bounded:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 
 from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES
 from tailrace.engine.engine import Engine, Outcome
-from tailrace.engine.entry import Stream
+from tailrace.engine.entry import StreamEntry
 from tailrace.engine.errors import StorageFailed
 from tailrace.protocol.errors import (
     OffsetBeyondTail,
@@ -116,7 +116,7 @@ class Snapshots:
             upload.cancel()
         return Response(204, [*_about(offset, state), h.NO_STORE])
 
-    def _locate(self, stream: Stream, offset: Offset) -> int:
+    def _locate(self, stream: StreamEntry, offset: Offset) -> int:
         """
         Check that an offset is a message boundary, which it then stays: the log only grows.
 

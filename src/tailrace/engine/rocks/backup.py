@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from rocksdict import Checkpoint
 
-from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, blob_ids
-from tailrace.engine.store_copy import Copied, Copy
+from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, snapshot_files
+from tailrace.engine.store_copy import CopiedFile, StoreCopy
 
 if TYPE_CHECKING:
     from rocksdict import Rdict
@@ -35,7 +35,7 @@ _FLUSHES: Final = 2
 _NO_LINKS: Final = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK))
 
 
-class RocksCopy(Copy):
+class RocksCopy(StoreCopy):
     """A copy of an open database."""
 
     def __init__(
@@ -66,18 +66,18 @@ class RocksCopy(Copy):
             Checkpoint(database).create_checkpoint(str(self._place / "data"))
         return {"sequence": database.latest_sequence_number()}
 
-    def gather(self) -> list[Copied]:
+    def gather(self) -> list[CopiedFile]:
         self._link_snapshots()
         root = self._place / "data"
         found = []
         for path in sorted(root.rglob("*")):
             if path.is_file():
-                found.append(Copied(str(path.relative_to(root)), path, path.stat().st_size))
+                found.append(CopiedFile(str(path.relative_to(root)), path, path.stat().st_size))
         return found
 
     def _link_snapshots(self) -> None:
         source, target = self._directory / SNAPSHOTS, self._place / "data" / SNAPSHOTS
-        for snapshot_id, path in blob_ids(source):
+        for snapshot_id, path in snapshot_files(source):
             # One that no record refers to is being written; none in the copy refers to it either.
             if self._known(snapshot_id):
                 target.mkdir(exist_ok=True)

@@ -26,9 +26,9 @@ from tailrace.engine.codec import decode_state, key_of_state
 from tailrace.engine.errors import StorageDamaged
 from tailrace.engine.rocks.findings import Finding, Note, stream_name
 from tailrace.engine.rocks.keys import ID, PAIR, items
-from tailrace.engine.rocks.replay import Misfit, fold
-from tailrace.engine.rocks.salvage_reader import Look, has, keys_of
-from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, Blobs
+from tailrace.engine.rocks.replay import RecordMismatch, fold
+from tailrace.engine.rocks.salvage_reader import SalvageReader, has, keys_of
+from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, SnapshotFiles
 from tailrace.engine.rocks.transaction import NEXT_ID, decode_garbage
 from tailrace.engine.rocks.upgrade import UNCOUNTED
 from tailrace.protocol.bucket import stream_bytes
@@ -53,8 +53,8 @@ class Contents:
     ) -> None:
         self.streams = self.records = 0
         self._directory = directory
-        self._blobs = Blobs(directory / SNAPSHOTS)
-        self._look = Look(families, note, advance)
+        self._snapshot_files = SnapshotFiles(directory / SNAPSHOTS)
+        self._reader = SalvageReader(families, note, advance)
         self._note = note
         self._advance = advance
         self._ending = array("Q")
@@ -68,7 +68,7 @@ class Contents:
         self._check_names()
         self._check_snapshots()
         self._check_garbage()
-        if not self._look.partial:
+        if not self._reader.partial:
             self._check_buckets()
         self._check_next_id()
 
@@ -76,35 +76,35 @@ class Contents:
 
     def _check_states(self) -> None:
         before = 0
-        for key, value in self._look.walk("states"):
+        for key, value in self._reader.walk("states"):
             (stream_id,) = ID.unpack(key)
             self._check_orphans(before, stream_id)
             before = stream_id + 1
             try:
                 name, state = key_of_state(value), decode_state(value)
             except Exception as error:  # what is damaged can fail in any way
-                self._look.say(f"the checkpoint of stream {stream_id} cannot be read: {error}")
-                self._look.partial = True
+                self._reader.say(f"the checkpoint of stream {stream_id} cannot be read: {error}")
+                self._reader.partial = True
                 continue
             self.streams += 1
             self._check_stream(stream_id, name, state)
-        if not self._look.partial:
+        if not self._reader.partial:
             self._check_orphans(before, None)
 
     def _check_stream(self, stream_id: int, key: bytes, state: StreamState) -> None:
         name = stream_name(key)
         self._highest = max(self._highest, stream_id)
-        if state.id != stream_id or self._look.get("names", key) != ID.pack(stream_id):
+        if state.id != stream_id or self._reader.get("names", key) != ID.pack(stream_id):
             self._note(Finding("its name and its checkpoint do not belong together", stream=name))
         try:
             final = fold(state, self._records_of(stream_id))
-        except Misfit as misfit:
-            self._note(Finding(misfit.reason, stream=name, offset=misfit.at))
-            self._look.partial = True
+        except RecordMismatch as mismatch:
+            self._note(Finding(mismatch.reason, stream=name, offset=mismatch.at))
+            self._reader.partial = True
             final = state
         except Exception as error:  # rocksdict raises plain Exception
             self._note(Finding(f"its records cannot be read: {error}", stream=name))
-            self._look.partial = True
+            self._reader.partial = True
             final = state
         if state.snapshot is not None:
             self._check_snapshot(name, state.snapshot)
@@ -117,7 +117,7 @@ class Contents:
 
     def _records_of(self, stream_id: int) -> Iterator[tuple[int, bytes]]:
         first, end = ID.pack(stream_id), ID.pack(stream_id + 1)
-        for key, value in items(self._look.families["records"], first, end):
+        for key, value in items(self._reader.families["records"], first, end):
             self.records += 1
             self._advance(len(value))
             yield PAIR.unpack(key)[1], value
@@ -129,23 +129,23 @@ class Contents:
             return
         try:
             stop = None if end is None else ID.pack(end)
-            for key in keys_of(self._look.families["records"], ID.pack(first), stop):
+            for key in keys_of(self._reader.families["records"], ID.pack(first), stop):
                 stream_id = PAIR.unpack(key)[0]
                 if stream_id == seen:
                     continue
                 seen = stream_id
                 self._highest = max(self._highest, seen)
-                if self._look.get("garbage", ID.pack(seen)) is None:
-                    self._look.say(f"there are records of stream {seen}, which does not exist")
+                if self._reader.get("garbage", ID.pack(seen)) is None:
+                    self._reader.say(f"there are records of stream {seen}, which does not exist")
         except Exception as error:  # rocksdict raises plain Exception
-            self._look.say(f"records cannot be read: {error}")
-            self._look.partial = True
+            self._reader.say(f"records cannot be read: {error}")
+            self._reader.partial = True
 
     def _check_names(self) -> None:
-        for key, value in self._look.walk("names"):
-            state = self._look.get("states", value)
+        for key, value in self._reader.walk("names"):
+            state = self._reader.get("states", value)
             if state is None:
-                if not self._look.partial:
+                if not self._reader.partial:
                     self._note(Finding("its checkpoint is missing", stream=stream_name(key)))
             elif not _is_of(state, key):
                 problem = "its checkpoint is that of a stream of another name"
@@ -158,7 +158,7 @@ class Contents:
         self._highest = max(self._highest, snapshot.id)
         file = "" if snapshot.inline else f"{SNAPSHOTS}/{snapshot.id:020d}"
         try:
-            if self._look.get("snapshots", ID.pack(snapshot.id), raises=True) is None:
+            if self._reader.get("snapshots", ID.pack(snapshot.id), raises=True) is None:
                 problem = "its snapshot is missing"
             else:
                 problem = self._inline(snapshot) if snapshot.inline else self._file(snapshot)
@@ -171,7 +171,7 @@ class Contents:
             self._note(Finding(problem, file=file, stream=name, offset=at))
 
     def _inline(self, snapshot: SnapshotInfo) -> str:
-        content = self._look.get("snapshots", ID.pack(snapshot.id), raises=True) or b""
+        content = self._reader.get("snapshots", ID.pack(snapshot.id), raises=True) or b""
         self._advance(len(content))
         fits = (len(content), hashlib.sha256(content).digest()) == (snapshot.size, snapshot.digest)
         return "" if fits else "its snapshot is not what was stored"
@@ -185,7 +185,7 @@ class Contents:
             return "the file of its snapshot has another size"
         check = hashlib.sha256()
         for index in range(count):
-            chunk = self._blobs.read(snapshot, index)
+            chunk = self._snapshot_files.read(snapshot, index)
             check.update(chunk)
             self._advance(len(chunk))
         return "" if check.digest() == snapshot.digest else "its snapshot is not what was stored"
@@ -193,58 +193,58 @@ class Contents:
     def _check_snapshots(self) -> None:
         """All are of a stream, or garbage."""
         self._snapshots = array("Q", sorted(self._snapshots))
-        for key in self._look.keys("snapshots"):
+        for key in self._reader.keys("snapshots"):
             (snapshot_id,) = ID.unpack(key)
             self._highest = max(self._highest, snapshot_id)
-            if self._look.partial or has(self._snapshots, snapshot_id):
+            if self._reader.partial or has(self._snapshots, snapshot_id):
                 continue
-            if self._look.get("garbage", key) is None:
-                self._look.say(f"there is a snapshot {snapshot_id} of no stream")
+            if self._reader.get("garbage", key) is None:
+                self._reader.say(f"there is a snapshot {snapshot_id} of no stream")
 
     # -- the rest ----------------------------------------------------------------------------
 
     def _read_expiry(self) -> None:
         found = array("Q")
-        for key in self._look.keys("expiry"):
+        for key in self._reader.keys("expiry"):
             found.append(PAIR.unpack(key)[1])
         self._ending = array("Q", sorted(found))
         if found:
             self._highest = max(self._highest, self._ending[-1])
 
     def _check_garbage(self) -> None:
-        for key, value in self._look.walk("garbage"):
+        for key, value in self._reader.walk("garbage"):
             entry = decode_garbage(key, value)
             self._highest = max(self._highest, entry.id)
-            stored = self._look.get("states", ID.pack(entry.id))
+            stored = self._reader.get("states", ID.pack(entry.id))
             if entry.until is None:
                 if stored is not None or has(self._snapshots, entry.id):
-                    self._look.say(f"{entry.id} is in use, and to be removed")
+                    self._reader.say(f"{entry.id} is in use, and to be removed")
             elif stored is not None and decode_state(stored).earliest.byte < entry.until:
                 name = stream_name(key_of_state(stored))
                 self._note(Finding("what is retained is to be removed", stream=name))
 
     def _check_buckets(self) -> None:
-        counts_bytes = self._look.get("default", UNCOUNTED) is None
-        for key, value in self._look.walk("buckets"):
+        counts_bytes = self._reader.get("default", UNCOUNTED) is None
+        for key, value in self._reader.walk("buckets"):
             row = msgspec.msgpack.decode(value, type=tuple[int, ...])
             counted = self._buckets.pop(key, [0, 0])
             stored = list(row[1:3]) if counts_bytes and len(row) > 2 else [row[1], counted[1]]
             if stored != counted:
                 streams, size = counted
-                self._look.say(
+                self._reader.say(
                     f"bucket {key.decode(errors='backslashreplace')} has {streams} streams of "
                     f"{size} bytes, and says {stored[0]} of {stored[1]}"
                 )
-        for key in self._buckets if not self._look.partial else ():
-            self._look.say(
+        for key in self._buckets if not self._reader.partial else ():
+            self._reader.say(
                 f"bucket {key.decode(errors='backslashreplace')} has streams and is missing"
             )
 
     def _check_next_id(self) -> None:
-        stored = self._look.get("default", NEXT_ID)
+        stored = self._reader.get("default", NEXT_ID)
         next_id = 1 if stored is None else ID.unpack(stored)[0]
         if self._highest >= next_id:
-            self._look.say(
+            self._reader.say(
                 f"id {self._highest} is in use, and the next one is said to be {next_id}"
             )
 

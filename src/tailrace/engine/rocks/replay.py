@@ -16,10 +16,10 @@ from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import NO_PRODUCERS
 from tailrace.protocol.state import AppendRecord, StreamState
 
-__all__ = ["Misfit", "fold"]
+__all__ = ["RecordMismatch", "fold"]
 
 
-class Misfit(Exception):
+class RecordMismatch(Exception):
     """A record, or a checkpoint, is not what it must be; at which byte of the stream, and why."""
 
     def __init__(self, at: int, reason: str) -> None:
@@ -33,7 +33,7 @@ def fold(checkpoint: StreamState, values: Iterable[tuple[int, bytes]]) -> Stream
     The state after all records, which come with the byte offset that they are stored at.
 
     Raises:
-        Misfit: They do not follow each other, or do not lead to the checkpoint.
+        RecordMismatch: They do not follow each other, or do not lead to the checkpoint.
     """
     _check_state(checkpoint)
     state: StreamState | None = None
@@ -43,39 +43,43 @@ def fold(checkpoint: StreamState, values: Iterable[tuple[int, bytes]]) -> Stream
         at, record = _decode(byte, value)
         if state is None:
             if at.byte > checkpoint.earliest.byte:
-                raise Misfit(checkpoint.earliest.byte, f"records up to {at.byte} are missing")
+                raise RecordMismatch(
+                    checkpoint.earliest.byte, f"records up to {at.byte} are missing"
+                )
             begins_whole = at == START
             state = _before(checkpoint, at)
         if at != state.tail:
-            raise Misfit(state.tail.byte, f"the next record is at {at.token()}")
+            raise RecordMismatch(state.tail.byte, f"the next record is at {at.token()}")
         _check_messages(record, at, json=checkpoint.json)
         _check_earliest(checkpoint.earliest, record, at)
         if not reached and not checkpoint.closed and state.tail == checkpoint.tail:
             _compare(state, checkpoint, whole=begins_whole, count=count)
             reached = True
         if state.closed:
-            raise Misfit(at.byte, "there is a record after the one that closes the stream")
+            raise RecordMismatch(at.byte, "there is a record after the one that closes the stream")
         state = apply_append(state, record)
         count += 1
     if state is None:
         if checkpoint.tail.byte != checkpoint.earliest.byte:
-            raise Misfit(checkpoint.earliest.byte, "all its records are missing")
+            raise RecordMismatch(checkpoint.earliest.byte, "all its records are missing")
         return checkpoint
     if not reached:
         if state.tail != checkpoint.tail:
             token = checkpoint.tail.token()
-            raise Misfit(state.tail.byte, f"its records do not lead to its checkpoint at {token}")
+            raise RecordMismatch(
+                state.tail.byte, f"its records do not lead to its checkpoint at {token}"
+            )
         _compare(state, checkpoint, whole=begins_whole, count=count)
     return replace(checkpoint, tail=state.tail, closed=state.closed)
 
 
 def _check_state(state: StreamState) -> None:
     if not START <= state.earliest <= state.tail:
-        raise Misfit(state.tail.byte, "its checkpoint begins after its tail")
+        raise RecordMismatch(state.tail.byte, "its checkpoint begins after its tail")
     if state.snapshot is not None and state.snapshot.offset != state.earliest:
-        raise Misfit(state.earliest.byte, "its snapshot is not where it begins")
+        raise RecordMismatch(state.earliest.byte, "its snapshot is not where it begins")
     if state.touched_at < state.written_at:
-        raise Misfit(state.tail.byte, "its checkpoint was written to after it was touched")
+        raise RecordMismatch(state.tail.byte, "its checkpoint was written to after it was touched")
 
 
 def _before(checkpoint: StreamState, at: Offset) -> StreamState:
@@ -97,28 +101,30 @@ def _decode(byte: int, value: bytes) -> tuple[Offset, AppendRecord]:
         at, record = decode_record(value)
         whole = encode_record(at, record) == value
     except Exception as error:  # a damaged header can fail in any way
-        raise Misfit(byte, f"a record cannot be read: {error}") from error
+        raise RecordMismatch(byte, f"a record cannot be read: {error}") from error
     if not whole or at.byte != byte:
-        raise Misfit(byte, "a record is not of its form")
+        raise RecordMismatch(byte, "a record is not of its form")
     return at, record
 
 
 def _check_messages(record: AppendRecord, at: Offset, *, json: bool) -> None:
     if not record.payload and not record.closes:
-        raise Misfit(at.byte, "a record has neither messages nor closes the stream")
+        raise RecordMismatch(at.byte, "a record has neither messages nor closes the stream")
     if not json:
         if record.lengths:
-            raise Misfit(at.byte, "a record has several messages, and the stream is not JSON")
+            raise RecordMismatch(
+                at.byte, "a record has several messages, and the stream is not JSON"
+            )
         return
     lengths = record.lengths or ((len(record.payload),) if record.payload else ())
     if sum(lengths) != len(record.payload):
-        raise Misfit(at.byte, "the lengths of a record's messages do not fit")
+        raise RecordMismatch(at.byte, "the lengths of a record's messages do not fit")
     end = 0
     for length in lengths:
         end += length
         # Each message has its comma.
         if length < 2 or record.payload[end - 1 : end] != b",":
-            raise Misfit(at.byte, "a record's messages do not end where they should")
+            raise RecordMismatch(at.byte, "a record's messages do not end where they should")
 
 
 def _check_earliest(earliest: Offset, record: AppendRecord, at: Offset) -> None:
@@ -131,7 +137,7 @@ def _check_earliest(earliest: Offset, record: AppendRecord, at: Offset) -> None:
             break
         message, byte = message + 1, byte + length
     if (message, byte) != earliest:
-        raise Misfit(earliest.byte, "what is retained does not begin with a message")
+        raise RecordMismatch(earliest.byte, "what is retained does not begin with a message")
 
 
 def _compare(state: StreamState, checkpoint: StreamState, *, whole: bool, count: int) -> None:
@@ -147,4 +153,6 @@ def _compare(state: StreamState, checkpoint: StreamState, *, whole: bool, count:
         fits = fits and len(state.producers) == len(producers)
         fits = fits and state.stream_seq == checkpoint.stream_seq
     if not fits:
-        raise Misfit(checkpoint.tail.byte, "its checkpoint is not what its records add up to")
+        raise RecordMismatch(
+            checkpoint.tail.byte, "its checkpoint is not what its records add up to"
+        )

@@ -9,10 +9,10 @@ from rocksdict import Rdict, ReadOptions
 from tailrace.engine.rocks.findings import Finding, Note
 from tailrace.engine.rocks.keys import items
 
-__all__ = ["Look", "has", "keys_of"]
+__all__ = ["SalvageReader", "has", "keys_of"]
 
 
-class Look:
+class SalvageReader:
     """The column families of a database, read with what cannot be read in mind."""
 
     def __init__(

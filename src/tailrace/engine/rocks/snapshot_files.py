@@ -25,7 +25,7 @@ from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES, Spool
 from tailrace.engine.errors import StorageDamaged
 from tailrace.protocol.state import SnapshotInfo
 
-__all__ = ["SNAPSHOTS", "Blobs", "blob_ids"]
+__all__ = ["SNAPSHOTS", "SnapshotFiles", "snapshot_files"]
 
 SNAPSHOTS: Final = "snapshots"
 """The directory of these files, in the data directory."""
@@ -36,7 +36,7 @@ _NAME: Final = re.compile(r"0[0-9]{19}", re.ASCII)
 _CRC: Final = struct.Struct("<I")
 
 
-def blob_ids(directory: Path) -> Iterator[tuple[int, Path]]:
+def snapshot_files(directory: Path) -> Iterator[tuple[int, Path]]:
     """The files of snapshots in a directory, by their ids; others are not ours to judge."""
     with suppress(FileNotFoundError):
         for path in directory.iterdir():
@@ -44,7 +44,7 @@ def blob_ids(directory: Path) -> Iterator[tuple[int, Path]]:
                 yield int(path.name), path
 
 
-class Blobs:
+class SnapshotFiles:
     """The files of large snapshots."""
 
     def __init__(self, directory: Path) -> None:
@@ -64,7 +64,7 @@ class Blobs:
 
     def remove_orphans(self, known: Callable[[int], bool]) -> None:
         """Remove what a crash left: files that nothing refers to."""
-        for snapshot_id, path in blob_ids(self._directory):
+        for snapshot_id, path in snapshot_files(self._directory):
             # One that cannot be removed takes room, and harms nothing else.
             with suppress(OSError):
                 if not known(snapshot_id):
@@ -72,8 +72,8 @@ class Blobs:
                 else:
                     self.count(path.stat().st_size)
 
-    def spool(self, snapshot_id: int) -> "BlobSpool":
-        return BlobSpool(self, self._directory, self._path(snapshot_id))
+    def spool(self, snapshot_id: int) -> "SnapshotFileSpool":
+        return SnapshotFileSpool(self, self._directory, self._path(snapshot_id))
 
     def read(self, snapshot: SnapshotInfo, index: int) -> bytes:
         """
@@ -108,16 +108,16 @@ class Blobs:
         return self._directory / f"{snapshot_id:020d}"
 
 
-class BlobSpool(Spool):
+class SnapshotFileSpool(Spool):
     """A file that is being written."""
 
-    def __init__(self, blobs: Blobs, directory: Path, path: Path) -> None:
-        self._blobs = blobs
+    def __init__(self, blobs: SnapshotFiles, directory: Path, path: Path) -> None:
+        self._snapshot_files = blobs
         self._directory = directory
         self._path = path
         self._file: int | None = None
         self._unsynced = 0
-        # What `Blobs.size` has of this one.
+        # What `SnapshotFiles.size` has of this one.
         self._counted = 0
         self._checks = array("I")
 
@@ -144,7 +144,7 @@ class BlobSpool(Spool):
         self._write(self._checks.tobytes())
         os.fsync(self._file)
         self._counted = os.fstat(self._file).st_size
-        self._blobs.count(self._counted)
+        self._snapshot_files.count(self._counted)
         os.close(self._file)
         self._file = None
         # Not the file alone: its name must survive too, and that of the directory.
@@ -162,5 +162,5 @@ class BlobSpool(Spool):
                 os.close(file)
         finally:
             self._path.unlink(missing_ok=True)
-            self._blobs.count(-self._counted)
+            self._snapshot_files.count(-self._counted)
             self._counted = 0

@@ -43,7 +43,7 @@ from tailrace.engine.rocks.options import (
     family_options,
 )
 from tailrace.engine.rocks.repair import is_endless, mend_logs
-from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, Blobs
+from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, SnapshotFiles
 from tailrace.engine.rocks.transaction import NEXT_ID, RocksTransaction, decode_garbage
 from tailrace.engine.rocks.upgrade import UNCOUNTED, count_bytes
 from tailrace.protocol.bucket import BucketState
@@ -95,8 +95,8 @@ class RocksStore(Store):
         self._garbage = self._db.get_column_family("garbage")
         self.handles = {name: self._db.get_column_family_handle(name) for name in FAMILIES}
         self._check_format()
-        self._blobs = Blobs(directory / SNAPSHOTS)
-        self._blobs.remove_orphans(self._has_snapshot)
+        self._snapshot_files = SnapshotFiles(directory / SNAPSHOTS)
+        self._snapshot_files.remove_orphans(self._has_snapshot)
         remove_copies(directory)
         stored = self._db.get(NEXT_ID)
         self.next_id = 1 if stored is None else ID.unpack(stored)[0]
@@ -200,11 +200,11 @@ class RocksStore(Store):
         return [key for key, _ in islice(found, count_max)]
 
     def spool(self, snapshot_id: int) -> Spool:
-        return self._blobs.spool(snapshot_id)
+        return self._snapshot_files.spool(snapshot_id)
 
     def read_snapshot(self, snapshot: SnapshotInfo, index: int) -> bytes:
         if not snapshot.inline:
-            return self._blobs.read(snapshot, index)
+            return self._snapshot_files.read(snapshot, index)
         content: bytes | None = self._snapshots.get(ID.pack(snapshot.id))
         if content is None or len(content) != snapshot.size:
             raise StorageDamaged(snapshot.offset.token())
@@ -215,7 +215,7 @@ class RocksStore(Store):
         return list(islice(filter(allow, entries), count_max))
 
     def unlink(self, garbage: Garbage) -> None:
-        self._blobs.unlink(garbage.id)
+        self._snapshot_files.unlink(garbage.id)
 
     def cut(self, stream_id: int, until: int) -> int:
         """Where the record starts that holds this byte, which may lie inside of it."""
@@ -272,7 +272,7 @@ class RocksStore(Store):
             "tables": sum(_number(item, "total-sst-files-size") for item in families),
             "blobs": sum(_number(item, "total-blob-file-size") for item in families),
             "memtables": sum(_number(item, "cur-size-all-mem-tables") for item in families),
-            "snapshots": self._blobs.size,
+            "snapshots": self._snapshot_files.size,
         }
 
     def log_bytes(self) -> int:

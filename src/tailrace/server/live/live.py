@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from tailrace.engine.engine import Committed, Engine
-from tailrace.engine.entry import Stream
+from tailrace.engine.engine import Engine, StreamChange
+from tailrace.engine.entry import StreamEntry
 from tailrace.engine.read import Slice
 from tailrace.protocol.content_type import is_text
 from tailrace.protocol.cursor import JITTER_S_MAX, JITTER_S_MIN, current_cursor, next_cursor
@@ -95,7 +95,7 @@ class Live:
     def long_poll(
         self,
         request: Request,
-        stream: Stream,
+        stream: StreamEntry,
         where: Where,
         client_cursor: int | None,
         reply: Callable[[Response], None],
@@ -117,7 +117,7 @@ class Live:
         )
 
     def sse(
-        self, request: Request, stream: Stream, where: Where, client_cursor: int | None
+        self, request: Request, stream: StreamEntry, where: Where, client_cursor: int | None
     ) -> Response:
         """§5.8: the head of an event stream; its body is a session."""
         state = stream.durable
@@ -140,7 +140,7 @@ class Live:
         session = SseSession(self, request, stream, start, self.cursor(client_cursor))
         return Response(200, headers, live=session)
 
-    def event(self, stream: Stream, start: Offset) -> tuple[Offset, Frame]:
+    def event(self, stream: StreamEntry, start: Offset) -> tuple[Offset, Frame]:
         """
         The `data` event of what follows an offset, and where it ends.
 
@@ -189,7 +189,7 @@ class Live:
             if principal is not None and not is_valid(principal):
                 reader.end()
 
-    def join(self, stream: Stream, reader: LongPoll | SseSession) -> None:
+    def join(self, stream: StreamEntry, reader: LongPoll | SseSession) -> None:
         """
         Wait for a stream's commits.
 
@@ -203,7 +203,7 @@ class Live:
         readers[reader] = None
         self._waiting[reader] = None
 
-    def leave(self, stream: Stream, reader: LongPoll | SseSession) -> None:
+    def leave(self, stream: StreamEntry, reader: LongPoll | SseSession) -> None:
         if reader not in self._waiting:
             return
         del self._waiting[reader]
@@ -231,7 +231,7 @@ class Live:
 
     # -- commits -----------------------------------------------------------------------------
 
-    def committed(self, change: Committed) -> None:
+    def committed(self, change: StreamChange) -> None:
         readers: _Readers = change.stream.live
         if change.deleted:
             for poll in list(readers.polls):
@@ -251,7 +251,7 @@ class Live:
 
     def _broadcast(
         self,
-        change: Committed,
+        change: StreamChange,
         before: StreamState,
         after: StreamState,
         sessions: list[SseSession],

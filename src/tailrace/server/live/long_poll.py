@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tailrace.engine.entry import Stream
+from tailrace.engine.entry import StreamEntry
 from tailrace.engine.read import Slice
 from tailrace.protocol.errors import Refusal, StreamNotFound
 from tailrace.protocol.offset import Offset
@@ -27,7 +27,7 @@ class LongPoll:
         self,
         live: "Live",
         request: Request,
-        stream: Stream,
+        stream: StreamEntry,
         start: Offset,
         cursor: int,
         reply: Callable[[Response], None],

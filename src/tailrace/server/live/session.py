@@ -4,7 +4,7 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Final
 
-from tailrace.engine.entry import Stream
+from tailrace.engine.entry import StreamEntry
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
@@ -34,7 +34,7 @@ class SseSession:
     endless = True
 
     def __init__(
-        self, live: "Live", request: Request, stream: Stream, start: Offset, cursor: int
+        self, live: "Live", request: Request, stream: StreamEntry, start: Offset, cursor: int
     ) -> None:
         self.request = request
         self.client = live.doors.client(request)
