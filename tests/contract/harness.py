@@ -53,7 +53,7 @@ class World:
         directory: Path,
         *,
         sliding: bool = False,
-        streams_hot_max: int = 1000,
+        streams_cached_max: int = 1000,
         wrap: Callable[[Store], Store] | None = None,
     ) -> None:
         self.kind = kind
@@ -61,7 +61,7 @@ class World:
         self.now = START_MS
         self.failures: list[BaseException] = []
         self._sliding = sliding
-        self._streams_hot_max = streams_hot_max
+        self._streams_cached_max = streams_cached_max
         self._wrap = wrap
         self._runner = asyncio.Runner()
         self.store = self._open_store()
@@ -87,7 +87,7 @@ class World:
             self.store,
             clock=lambda: self.now,
             sliding=self._sliding,
-            streams_hot_max=self._streams_hot_max,
+            streams_cached_max=self._streams_cached_max,
             on_failure=self.failures.append,
         )
 
@@ -145,15 +145,10 @@ class World:
         self.engine = self.run(self._open_engine())
 
     def evict(self) -> None:
-        """Forget every stream that may be forgotten."""
-        self.engine._streams._count_max = 0
-        # Twice: what only memory knew may have to be written down first.
-        for _ in range(2):
-            self.settle()
-            for _ in range(len(self.engine._streams)):
-                self.engine._streams._evict()
+        """Evict every stream from memory."""
         self.settle()
-        self.engine._streams._count_max = self._streams_hot_max
+        self.engine.stream_cache.evict(0)
+        self.settle()
 
     def sweep(self) -> None:
         """What the engine does every half second, now: three steps of it."""

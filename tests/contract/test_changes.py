@@ -5,8 +5,8 @@ import hashlib
 
 import pytest
 
-from tailrace.engine.buckets import ChangedPage
 from tailrace.engine.commit import CommitBatch
+from tailrace.engine.listing import ChangedPage
 from tailrace.protocol.errors import BucketNotFound, PositionGone
 from tailrace.protocol.state import Append, Publish, SnapshotInfo
 from tests.contract.conftest import OpenWorld
@@ -29,11 +29,11 @@ def put_bucket(world: World) -> None:
 
 
 def position(world: World) -> str:
-    return world.run(world.engine.buckets.page(BUCKET, b"", b"", 1000)).position
+    return world.run(world.engine.listing.page(BUCKET, b"", b"", 1000)).position
 
 
 def changed(world: World, since: str, prefix: bytes = b"", most: int = 1000) -> ChangedPage:
-    return world.run(world.engine.buckets.changed(BUCKET, prefix, since, most))
+    return world.run(world.engine.listing.changed(BUCKET, prefix, since, most))
 
 
 def names(page: ChangedPage) -> list[str]:

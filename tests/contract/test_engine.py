@@ -441,7 +441,7 @@ class TestSliding:
         Method: touch, ask for another stream, of which one may be hot, and look again before the
         loop had a chance to write anything.
         """
-        sliding = open_world(sliding=True, streams_hot_max=1)
+        sliding = open_world(sliding=True, streams_cached_max=1)
         sliding.create(ttl_s=1)
         sliding.settle()
         sliding.now += TOUCH_MS - 1
@@ -513,26 +513,26 @@ class TestSliding:
 class TestEviction:
     def test_names_that_do_not_exist_push_nothing_out(self, open_world: OpenWorld) -> None:
         """Reads or writes of random names must not make the streams that exist cold."""
-        world = open_world(streams_hot_max=4)
+        world = open_world(streams_cached_max=4)
         for at in range(4):
             world.create(b"%d" % at)
-        hot = set(world.engine._streams._values)
+        hot = set(world.engine.stream_cache._entries)
         for at in range(20):
             with pytest.raises(StreamNotFound):
                 world.find(b"nobody %d" % at)
             assert told(world.do(b"none %d" % at, Append(b"x", "text/plain"))) == "stream-not-found"
             assert told(world.do(b"none %d" % at, Delete())) == "stream-not-found"
-        assert set(world.engine._streams._values) >= {b"1", b"2", b"3"} & hot
-        assert len(world.engine._streams) <= 5
+        assert set(world.engine.stream_cache._entries) >= {b"1", b"2", b"3"} & hot
+        assert len(world.engine.stream_cache) <= 5
 
     def test_the_number_of_hot_streams_is_bounded(self, open_world: OpenWorld) -> None:
-        world = open_world(streams_hot_max=3)
+        world = open_world(streams_cached_max=3)
         for at in range(20):
             world.create(b"%d" % at, body=b"%d" % at)
-        assert len(world.engine._streams) <= 3
+        assert len(world.engine.stream_cache) <= 3
         for at in range(20):
             assert world.read(b"%d" % at)[0] == b"%d" % at
-        assert len(world.engine._streams) <= 3
+        assert len(world.engine.stream_cache) <= 3
 
     @pytest.mark.parametrize("hot_max", [1, 2, 3])
     def test_what_is_pending_is_never_forgotten(self, open_world: OpenWorld, hot_max: int) -> None:
@@ -542,7 +542,7 @@ class TestEviction:
         Method: in one turn of the loop, more streams than may be hot, each written twice; then
         all of them at once again, and a look at each.
         """
-        world = open_world(streams_hot_max=hot_max)
+        world = open_world(streams_cached_max=hot_max)
         replies: list[Outcome] = []
 
         async def one_turn() -> None:
@@ -564,11 +564,9 @@ class TestEviction:
             assert world.read(b"%d" % at) == (b"ab", Offset(2, 2))
 
     def test_a_stream_with_waiting_readers_is_never_forgotten(self, open_world: OpenWorld) -> None:
-        world = open_world(streams_hot_max=2)
+        world = open_world(streams_cached_max=2)
         world.create(b"watched")
         stream = world.engine.find(b"watched")
-        stream.live = object()
         for at in range(10):
             world.create(b"%d" % at)
         assert world.engine.find(b"watched") is stream
-        stream.live = None

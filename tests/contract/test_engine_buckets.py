@@ -15,9 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from msgspec.structs import replace
 
 from tailrace.engine import buckets as engine_buckets
+from tailrace.engine import listing as engine_listing
 from tailrace.engine.base import Store
-from tailrace.engine.buckets import BucketPage, Page
 from tailrace.engine.engine import Outcome
+from tailrace.engine.listing import BucketPage, Page
 from tailrace.protocol.errors import BucketNotFound, StreamNotFound
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import Append, Create, Delete, Publish, SnapshotInfo
@@ -81,11 +82,11 @@ def page(
     most: int = 1000,
     bucket: bytes = BUCKET,
 ) -> Page:
-    return world.run(world.engine.buckets.page(bucket, prefix, after, most))
+    return world.run(world.engine.listing.page(bucket, prefix, after, most))
 
 
 def all_buckets(world: World, prefix: bytes, after: bytes, most: int) -> BucketPage:
-    return world.run(world.engine.buckets.all([(prefix, True)], after, most))
+    return world.run(world.engine.listing.all([(prefix, True)], after, most))
 
 
 def ids(found: Page) -> list[bytes]:
@@ -95,7 +96,7 @@ def ids(found: Page) -> list[bytes]:
 def forget_all(world: World) -> None:
     """Neither streams nor buckets are in memory afterwards."""
     world.evict()
-    world.engine.buckets._hot._values.clear()
+    world.engine.buckets._cache.evict(0)
 
 
 @pytest.fixture(params=["hot", "forgotten", "reopened"])
@@ -340,8 +341,8 @@ class TestExpiry:
     def test_one_request_clears_away_so_much_and_the_next_goes_on(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """`EXPIRED_LOOKS_MAX` bounds one request; repeating it gets there without the sweeper."""
-        monkeypatch.setattr(engine_buckets, "EXPIRED_LOOKS_MAX", 16)
+        """`EXPIRED_CHECKED_MAX` bounds one request; repeating it gets there without the sweeper."""
+        monkeypatch.setattr(engine_buckets, "EXPIRED_CHECKED_MAX", 16)
         put(world)
         for at in range(40):
             world.create(key(b"%d" % at), ttl_s=1)
@@ -411,7 +412,7 @@ class TestListing:
         self, world: World, monkeypatch: pytest.MonkeyPatch, step: int, most: int
     ) -> None:
         """Whatever a step is to a page; streams that have expired take no place."""
-        monkeypatch.setattr(engine_buckets, "LIST_STEP", step)
+        monkeypatch.setattr(engine_listing, "NAMES_STEP", step)
         put(world)
         names = [b"%02d" % at for at in range(18)]
         for at, name in enumerate(names):
@@ -432,7 +433,7 @@ class TestListing:
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A listing of several steps is no snapshot, but what comes and goes disturbs no other."""
-        monkeypatch.setattr(engine_buckets, "LIST_STEP", 2)
+        monkeypatch.setattr(engine_listing, "NAMES_STEP", 2)
         put(world)
         kept = [b"%02d" % at for at in range(20)]
         for name in kept:
@@ -440,7 +441,7 @@ class TestListing:
             world.create(key(name + b"-leaves"))
 
         async def work() -> Page:
-            listing = asyncio.create_task(world.engine.buckets.page(BUCKET, b"", b"", 1000))
+            listing = asyncio.create_task(world.engine.listing.page(BUCKET, b"", b"", 1000))
             for name in reversed(kept):
                 world.engine.submit(key(name + b"-leaves"), Delete(), lambda _: None)
                 world.engine.submit(key(name + b"-comes"), new(world), lambda _: None)
@@ -455,16 +456,16 @@ class TestListing:
         assert ids(page(world)) == expected
         assert count(world) == len(expected)
 
-    def test_a_listing_does_not_make_streams_hot(self, open_world: OpenWorld) -> None:
+    def test_a_listing_does_not_cache_streams(self, open_world: OpenWorld) -> None:
         """To look through a large bucket must not push what is in use out of memory."""
         world = open_world()
         put(world)
         for at in range(20):
             world.create(key(b"%02d" % at))
         forget_all(world)
-        before = len(world.engine._streams)
+        before = len(world.engine.stream_cache)
         assert len(page(world).streams) == 20
-        assert len(world.engine._streams) == before == 0
+        assert len(world.engine.stream_cache) == before == 0
 
 
 class Turnstile(StoreProxy):
@@ -604,7 +605,7 @@ class TestDurability:
         self, held: Held, monkeypatch: pytest.MonkeyPatch, leaving: str, step: int
     ) -> None:
         """Whatever a step is to a page, and wherever on it they are."""
-        monkeypatch.setattr(engine_buckets, "LIST_STEP", step)
+        monkeypatch.setattr(engine_listing, "NAMES_STEP", step)
         world, disk = held
         names = [b"%d" % at for at in range(10)]
         for name in names:
@@ -628,7 +629,7 @@ class TestDurability:
         self, held: Held, monkeypatch: pytest.MonkeyPatch, leaving: str, step: int
     ) -> None:
         """Those that are on their way in are not there yet, those on their way out still are."""
-        monkeypatch.setattr(engine_buckets, "LIST_STEP", step)
+        monkeypatch.setattr(engine_listing, "NAMES_STEP", step)
         world, disk = held
         listed = [b"all%d" % at for at in range(4)]
         for name in listed:
@@ -657,7 +658,7 @@ class TestDurability:
         self, held: Held, monkeypatch: pytest.MonkeyPatch, step: int
     ) -> None:
         """Neither loaded nor gone through: how many others there are shows in nothing."""
-        monkeypatch.setattr(engine_buckets, "LIST_STEP", step)
+        monkeypatch.setattr(engine_listing, "NAMES_STEP", step)
         world, _ = held
         made = [b"aaa-%d" % at for at in range(4)] + [b"aab-%d" % at for at in range(4)]
         for name in (*made, b"zzzz"):
@@ -683,7 +684,7 @@ class TestDurability:
         for most in range(1, 8):
             for start in range(len(listed)):
                 after = listed[start - 1] if start else b""
-                got = world.run(world.engine.buckets.all(parts, after, most))
+                got = world.run(world.engine.listing.all(parts, after, most))
                 assert [name for name, _ in got.buckets] == listed[start : start + most]
                 assert got.has_more == (start + most < len(listed))
                 assert all(state.streams == 0 for _, state in got.buckets)
@@ -737,7 +738,7 @@ def start_page(world: World) -> "asyncio.Task[Page]":
     """Ask for a listing without waiting for it."""
 
     async def start() -> "asyncio.Task[Page]":
-        task = asyncio.create_task(world.engine.buckets.page(BUCKET, b"", b"", 1000))
+        task = asyncio.create_task(world.engine.listing.page(BUCKET, b"", b"", 1000))
         await asyncio.sleep(0)
         return task
 
@@ -899,8 +900,8 @@ class BucketsAgainstModel(RuleBasedStateMachine):
         self.directory = Path(tempfile.mkdtemp(prefix="contract-"))
         self.patch = pytest.MonkeyPatch()
         # Smaller than most pages, so that most of them take several steps.
-        self.patch.setattr(engine_buckets, "LIST_STEP", 3)
-        self.world = World(self.kind, self.directory / "data", streams_hot_max=3)
+        self.patch.setattr(engine_listing, "NAMES_STEP", 3)
+        self.world = World(self.kind, self.directory / "data", streams_cached_max=3)
         self.model = Model()
         self._slow()
 

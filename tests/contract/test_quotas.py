@@ -175,7 +175,7 @@ def test_with_a_stream_all_that_it_held_goes(bucketed: World, expires: bool) -> 
         world.sweep()
     else:
         world.delete(KEY)
-    assert world.engine.buckets.bucket(BUCKET).durable == BucketState(START_MS, 1, 4)
+    assert world.engine.buckets.entry(BUCKET).durable == BucketState(START_MS, 1, 4)
     world.reopen()
     assert size(world) == (1, 4)
 

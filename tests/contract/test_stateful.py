@@ -36,7 +36,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="contract-"))
         self.world = World(
-            self.kind, self.directory / "data", sliding=self.sliding, streams_hot_max=3
+            self.kind, self.directory / "data", sliding=self.sliding, streams_cached_max=3
         )
         self.models: dict[bytes, Model] = {}
         self.ids: dict[bytes, int] = {}

@@ -2,16 +2,22 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import pytest
 
+from tailrace.engine.base import Store
 from tailrace.engine.engine import Outcome, StreamChange
+from tailrace.engine.errors import StorageFailed
 from tailrace.protocol.errors import StreamNotFound
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import ProducerClaim
 from tailrace.protocol.state import Append, Create, Delete
 from tests.contract.harness import World, told
 from tests.engine.conftest import Held
+from tests.engine.proxy import StoreProxy
+from tests.support.together import HANG_S
 
 TEXT = "text/plain"
 
@@ -141,8 +147,7 @@ class TestNothingIsToldBeforeItIsDurable:
                 assert (change.before.tail, change.after.tail) == (Offset(1, 1), Offset(3, 3))
                 assert [record.payload for record in change.records] == [b"b", b"c"]
 
-        world.engine.commit.listener = Listener()
-        world.engine.find(b"s").live = object()
+        world.engine.find(b"s").listener = Listener()
         self.stop(held)
         replies: list[Outcome] = []
 
@@ -273,8 +278,7 @@ class TestOneBatchOneStream:
             def committed(self, change: StreamChange) -> None:
                 changes.append(change)
 
-        world.engine.commit.listener = Listener()
-        world.engine.find(b"s").live = object()
+        world.engine.find(b"s").listener = Listener()
 
         def work(replies: list[Outcome]) -> None:
             engine = world.engine
@@ -288,7 +292,7 @@ class TestOneBatchOneStream:
         assert world.read() == (b"new!", Offset(2, 4))
         # Whoever waited on the old stream must be told that it is gone.
         assert [change.deleted for change in changes] == [True]
-        world.engine.find(b"s").live = None
+        world.engine.find(b"s").listener = None
         world.evict()
         assert world.find().id > old.id
         assert world.read() == (b"new!", Offset(2, 4))
@@ -363,8 +367,7 @@ def test_one_reply_that_fails_does_not_take_the_others_with_it(either: Held) -> 
     async def submit() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
         engine = world.engine
-        engine.commit.listener = Listener()
-        engine.find(b"s").live = object()
+        engine.find(b"s").listener = Listener()
         engine.submit(b"s", Append(b"a", TEXT), replies.append)
         engine.submit(b"s", Append(b"b", TEXT), broken)
         engine.submit(b"s", Append(b"c", TEXT), replies.append)
@@ -373,4 +376,29 @@ def test_one_reply_that_fails_does_not_take_the_others_with_it(either: Held) -> 
     world.settle()
     world.turn()
     assert [told(reply) for reply in replies] == ["appended", "appended"]
-    world.engine.find(b"s").live = None
+    world.engine.find(b"s").listener = None
+
+
+@pytest.mark.parametrize("where", ["write", "sync"])
+def test_the_moment_between_two_batches_does_not_come_after_a_failure(
+    tmp_path: Path, where: str
+) -> None:
+    """A backup of a server whose storage failed is refused at once."""
+    disks: list[StoreProxy] = []
+
+    def wrap(store: Store) -> Store:
+        disks.append(StoreProxy(store))
+        return disks[-1]
+
+    with World("memory", tmp_path, wrap=wrap) as world:
+        world.create(b"s")
+        setattr(disks[0], f"{where}_error", Exception("IO error: No such device"))
+        assert told(world.do(b"s", Append(b"x", TEXT))) == "storage-failed"
+
+        async def take() -> None:
+            async with asyncio.timeout(HANG_S):
+                work = partial(pytest.fail, "there is no such moment")
+                await world.engine.commit.run_when_idle(work)
+
+        with pytest.raises(StorageFailed):
+            world.run(take())

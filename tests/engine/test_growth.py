@@ -86,7 +86,7 @@ def test_a_bucket_that_is_lost_refuses_before_anything_changes(kind: str, tmp_pa
         add_bucket(world)
         key = BUCKET + b"\0a"
         before = world.create(key, body=b"one")
-        world.engine.buckets.bucket(BUCKET).state = None
+        world.engine.buckets.entry(BUCKET).state = None
         with pytest.raises(StorageDamaged):
             world.submit(key, Append(b"two", TEXT))
         assert world.engine.stream(key).state == before
@@ -105,7 +105,7 @@ def test_a_read_does_not_ask_for_the_bucket(kind: str, tmp_path: Path) -> None:
         def lost(_key: bytes) -> None:
             raise StorageDamaged("nothing")
 
-        world.engine.buckets.bucket = lost  # type: ignore[method-assign, assignment]
+        world.engine.buckets.entry = lost  # type: ignore[method-assign, assignment]
         world.touch(key)
         world.settle()
         assert world.find(key).touched_at == world.now

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES, Garbage, Spool
 from tailrace.engine.codec import decode_state, encode_state
 from tailrace.engine.engine import ID_BLOCK, Engine, Outcome
-from tailrace.engine.lru import EVICT_LOOKS_MAX, LruCache
 from tailrace.engine.memory import MemoryStore
 from tailrace.engine.pins import Pins
 from tailrace.engine.read import read_slice
@@ -149,79 +148,6 @@ def one_look(world: World) -> None:
         world.engine._sweeper._sweep()
 
     world.run(look())
-
-
-class TestHot:
-    """What was not used for the longest time is forgotten first, if nobody needs it."""
-
-    def hot(self, count_max: int, used: set[bytes] | None = None) -> LruCache[bytes]:
-        needed = used if used is not None else set()
-        return LruCache(count_max, lambda value: value not in needed)
-
-    def fill(self, hot: LruCache[bytes], names: str) -> None:
-        for name in names:
-            hot.keep(name.encode(), name.encode())
-
-    def has(self, hot: LruCache[bytes], names: str) -> str:
-        return "".join(name for name in names if name.encode() in hot)
-
-    def test_the_least_recently_used_goes(self) -> None:
-        hot = self.hot(3)
-        self.fill(hot, "abcd")
-        assert self.has(hot, "abcd") == "bcd"
-        assert len(hot) == 3
-
-    def test_to_get_is_to_use(self) -> None:
-        hot = self.hot(3)
-        self.fill(hot, "abc")
-        assert hot.get(b"a") == b"a"
-        self.fill(hot, "d")
-        assert self.has(hot, "abcd") == "acd"
-        assert hot.get(b"b") is None
-
-    def test_to_peek_is_not(self) -> None:
-        hot = self.hot(3)
-        self.fill(hot, "abc")
-        assert hot.peek(b"a") == b"a"
-        self.fill(hot, "d")
-        assert self.has(hot, "abcd") == "bcd"
-        assert hot.peek(b"a") is None
-
-    def test_what_is_needed_stays_and_another_goes(self) -> None:
-        hot = self.hot(3, {b"a", b"b"})
-        self.fill(hot, "abcd")
-        assert self.has(hot, "abcd") == "abd"
-
-    def test_when_all_is_needed_it_grows_and_shrinks_later(self) -> None:
-        needed = {name.encode() for name in "abcdef"}
-        hot = self.hot(3, needed)
-        self.fill(hot, "abcdef")
-        assert len(hot) == 6
-        needed.clear()
-        self.fill(hot, "g")
-        assert len(hot) == 3
-        assert b"g" in hot
-
-    def test_one_addition_looks_at_a_bounded_number(self) -> None:
-        looks: list[bytes] = []
-
-        def busy(value: bytes) -> bool:
-            looks.append(value)
-            return False
-
-        hot: LruCache[bytes] = LruCache(20, busy)
-        names = [b"%d" % at for at in range(40)]
-        for name in names:
-            hot.keep(name, name)
-        assert len(looks) == 20 * EVICT_LOOKS_MAX
-        # Each was looked at in its turn, not the first ones again and again.
-        assert set(looks[:20]) == set(names[:20])
-
-    def test_keeping_again_replaces(self) -> None:
-        hot: LruCache[str] = LruCache(3, lambda _: True)
-        hot.keep(b"a", "old")
-        hot.keep(b"a", "new")
-        assert (hot.get(b"a"), len(hot)) == ("new", 1)
 
 
 class TestPins:
@@ -760,7 +686,7 @@ class TestServer:
                 return super().read_snapshot(snapshot, index)
 
         with (
-            World("rocks", tmp_path / "data", wrap=SlowReads, streams_hot_max=1) as world,
+            World("rocks", tmp_path / "data", wrap=SlowReads, streams_cached_max=1) as world,
             ExitStack() as stack,
         ):
             stack.callback(gate.set)

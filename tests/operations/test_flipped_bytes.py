@@ -15,20 +15,20 @@ from tailrace.engine.rocks.check import check
 from tailrace.engine.rocks.compaction import reclaim_all
 from tailrace.engine.rocks.findings import Finding
 from tailrace.engine.rocks.keys import items
-from tailrace.engine.rocks.logs import read_log
-from tailrace.engine.rocks.manifest import live_files
 from tailrace.engine.rocks.readonly import opened
 from tailrace.engine.rocks.store import FORMAT_VERSION
 from tailrace.protocol.state import Publish, SnapshotInfo
 from tests.contract.harness import World
-from tests.operations.building import no_damage
+from tests.operations.building import BLOB_BYTES, no_damage
 from tests.support.chance import derive
 from tests.support.publishing import TEXT
 
-RANDOM_PLACES = 40
+RANDOM_COUNT = 40
 LOG_BLOCK_BYTES, LOG_HEADER_BYTES = 32 << 10, 7
-TABLE_FOOTER_BYTES = BLOB_FOOTER_BYTES = 53
-BLOB_HEADER_BYTES = 30
+TABLE_FOOTER_BYTES = 53
+BLOB_HEADER_BYTES, BLOB_RECORD_BYTES, BLOB_FOOTER_BYTES = 14, 32, 32
+"""Of the header of a blob file, the part that is read."""
+SAMPLE = slice(1000, 1100)
 DELETED, TRIMMED = b"\0deleted", b"\0trimmed"
 RECORDS = 400
 DIGEST = hashlib.sha256(b"s").digest()
@@ -41,32 +41,53 @@ class _Found(Exception):
 
 
 def is_found(directory: Path) -> bool:
+    """Whether there is a finding, or something was not checked."""
+
     def note(finding: Finding) -> None:
         raise _Found
 
     try:
-        check(directory, FORMAT_VERSION, note, lambda _: None)
+        checked = check(directory, FORMAT_VERSION, note, lambda _: None)
     except _Found:
         return True
-    return False
+    return any("not checked" in remark.remark for remark in checked.remarks)
+
+
+def live_values(directory: Path) -> list[bytes]:
+    """A sample of each value in a blob file that a stream needs."""
+    with opened(directory, {}) as families:
+        garbage = {int.from_bytes(key[:8]) for key, _ in items(families["garbage"], b"", None)}
+        return [
+            value[SAMPLE]
+            for family in ("records", "snapshots")
+            for key, value in items(families[family], b"", None)
+            if len(value) >= BLOB_BYTES and int.from_bytes(key[:8]) not in garbage
+        ]
 
 
 def files_that_matter(directory: Path) -> Iterator[Path]:
     """All but those that are exempt, and those that nothing refers to."""
-    (manifest,) = directory.glob("MANIFEST-*")
-    live = live_files(read_log(manifest, lambda _: None))
+    with opened(directory, {}) as families:
+        tables = {file["name"].lstrip("/") for file in families["default"].live_files()}
+    values = live_values(directory)
     for path in sorted(directory.iterdir()):
-        if path.suffix in (".sst", ".blob"):
-            if int(path.stem) in {**live.tables, **live.blobs}:
+        if path.suffix == ".sst":
+            if path.name in tables:
+                yield path
+        elif path.suffix == ".blob":
+            data = path.read_bytes()
+            if any(value in data for value in values):
                 yield path
         elif path.is_file() and not path.name.startswith(EXEMPT) and path.stat().st_size:
             yield path
 
 
-def places(path: Path, data: bytes, chance: random.Random) -> list[int]:
-    """Where to flip: at random, and wherever the form of a file has something of its own."""
+def positions(path: Path, data: bytes, chance: random.Random) -> list[int]:
+    """Where to flip: at random, and in each part that the form of a file has."""
     size = len(data)
-    found = {0, size - 1, *(chance.randrange(size) for _ in range(RANDOM_PLACES))}
+    if path.suffix == ".blob":
+        return sorted(blob_positions(path, data, chance))
+    found = {0, size - 1, *(chance.randrange(size) for _ in range(RANDOM_COUNT))}
     if path.suffix == ".log" or path.name.startswith("MANIFEST-"):
         headers = list(log_headers(data))
         for at in {headers[0], headers[-1], chance.choice(headers)}:
@@ -75,12 +96,21 @@ def places(path: Path, data: bytes, chance: random.Random) -> list[int]:
         found.update(chance.sample(range(size - TABLE_FOOTER_BYTES, size), 12))
         # Filter, index and properties lie before it.
         found.update(chance.sample(range(max(0, size - 1200), size), 12))
-    elif path.suffix == ".blob":
-        found.update(chance.sample(range(BLOB_HEADER_BYTES + 32), 20))
-        found.update(chance.sample(range(size - BLOB_FOOTER_BYTES, size), 10))
     elif size < 64:
         found.update(range(size))
     return sorted(found)
+
+
+def blob_positions(path: Path, data: bytes, chance: random.Random) -> set[int]:
+    """In values that a stream needs, in their headers, and in those of the file."""
+    found = set(chance.sample(range(BLOB_HEADER_BYTES), 8))
+    found.update(chance.sample(range(len(data) - BLOB_FOOTER_BYTES, len(data)), 10))
+    for value in live_values(path.parent):
+        at = data.find(value)
+        if at >= 0:
+            found.update(at + chance.randrange(BLOB_BYTES // 2) for _ in range(8))
+            found.update(at - SAMPLE.start - chance.randrange(1, 8) for _ in range(4))
+    return found
 
 
 def log_headers(data: bytes) -> Iterator[int]:
@@ -96,7 +126,7 @@ def log_headers(data: bytes) -> Iterator[int]:
 def flips(path: Path, chance: random.Random) -> Iterator[int]:
     """Flip one bit at a time, and put it back."""
     data = path.read_bytes()
-    for at in places(path, data, chance):
+    for at in positions(path, data, chance):
         with path.open("r+b") as file:
             file.seek(at)
             file.write(bytes([data[at] ^ 1 << chance.randrange(8)]))

@@ -7,7 +7,7 @@ what is no longer needed until it is reclaimed. It judges nothing.
 
 What the engine owes it: all calls come from one thread, except `sync`, `compact`, `unlink`,
 `read_snapshot`, `log_bytes`, the methods of a `Spool`, and `prepare`, `gather` and `discard` of a
-`StoreCopy`, which may run in another one beside anything; at most one transaction is being written or
+`StoreCopy`, which may run in other threads at any time; at most one transaction is being written or
 synced at a time.
 """
 

@@ -1,24 +1,24 @@
 """
-Group commit: whatever arrived together shares one write and one fsync.
+Group commit: commands that arrive together share one write and one fsync.
 
-Rule 1: nothing is told to anyone before it is durable.
+Rule 1: no outcome is sent, and no state is published, before it is durable.
 
 Rule 2: one batch is written or synced at a time. While the disk works on one, commands gather in
 the next.
 
-Rule 3: a failed write or fsync is final. Everything pending is answered as unknown, nothing more is
-written, and the process must end. An fsync is never tried again: after a failed one, the kernel may
+Rule 3: a failed write or fsync is final. Every pending command gets StorageFailed, nothing more is
+written, and the process must exit. An fsync is never retried: after a failed one, the kernel may
 have dropped the pages and will report success.
 
 Theory of operation:
 
-    record    put a change into the open batch              many times in one turn of the loop
+    change    add a change to the open batch                many times in one turn of the loop
     _flush    write the open batch and have it synced       at the end of that turn
     _settle   publish states, wake readers, send replies    once it is durable
 
-The fsync runs where it costs least. On a disk that answers at once the loop itself waits for it:
-handing the batch to a thread and getting the GIL back takes about as long, and halves the batches.
-As soon as an fsync is slower, a thread does them, so that reads go on meanwhile.
+The fsync runs where it costs least. On a fast disk the event loop itself waits for it: handing the
+batch to a thread and getting the GIL back takes about as long, and halves the batches. As soon as
+an fsync is slower, a thread does them, so that reads continue meanwhile.
 """
 
 import asyncio
@@ -27,45 +27,48 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from tailrace.engine.base import Store, Transaction
 from tailrace.engine.changes import Changes
-from tailrace.engine.entry import StreamEntry
+from tailrace.engine.entry import BucketEntry, Entry, StreamEntry
 from tailrace.engine.errors import StorageFailed
 from tailrace.engine.meters import Meters
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.machine import Verdict
-from tailrace.protocol.names import NO_BUCKET
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import AppendRecord, StreamState
 
-if TYPE_CHECKING:
-    from tailrace.engine.buckets import BucketEntry
+__all__ = [
+    "CommitBatch", "DurableCallback", "GroupCommit", "Outcome", "Reply", "StreamChange",
+    "SyncCallback",
+]  # fmt: skip
 
-__all__ = ["CommitBatch", "StreamChange", "GroupCommit", "Listener", "Outcome", "Reply", "Traced"]
-
+P = ParamSpec("P")
 T = TypeVar("T")
 
 Outcome = tuple[Verdict, StreamState | None] | Refusal
-"""What became of a command: its verdict and the state after it, or why it was refused."""
+"""The result of a command: its verdict and the state after it, or a refusal."""
 
 Reply = Callable[[Outcome], None]
 
-Traced = Callable[[int, float, float], None]
-"""Told how many appends a batch had, and when its fsync began and ended."""
+DurableCallback = Callable[[StorageFailed | None], None]
+"""Called with None once a batch is durable, or with the failure that prevents it."""
+
+SyncCallback = Callable[[int, float, float], None]
+"""Receives the number of appends of a batch, and when its fsync began and ended."""
 
 SYNC_INLINE_S_MAX: Final = 0.002
-"""A slower fsync than this moves the next ones to the thread."""
+"""An fsync that is slower than this moves the next ones to the thread."""
 SLOW_DISK_S: Final = 1.0
-"""For this long; then the loop tries one itself again."""
+"""For this long. Then the loop tries one itself again."""
 
 
 class StreamChange:
-    """What one batch does to one stream, in order."""
+    """The changes that one batch makes to one stream, in order."""
 
-    __slots__ = ("after", "before", "deleted", "is_news", "records", "stream")
+    __slots__ = ("after", "before", "deleted", "is_visible", "records", "stream")
 
     def __init__(self, stream: StreamEntry) -> None:
         self.stream = stream
@@ -74,21 +77,16 @@ class StreamChange:
         self.after = stream.state
         self.records: list[AppendRecord] = []
         self.deleted = False
-        # More than that it was read: it counts as changed.
-        self.is_news = False
-
-
-class Listener(Protocol):
-    """Whoever wants to know of commits; called on the loop, after states are published."""
-
-    def committed(self, change: StreamChange) -> None: ...
+        # False for a touch, which does not count as a change of the stream.
+        self.is_visible = False
 
 
 class CommitBatch:
     """Changes that share one write and one fsync, and the replies that wait for it."""
 
     __slots__ = (
-        "appends", "buckets", "bytes", "changes", "dirty", "messages", "replies", "transaction",
+        "appends", "buckets", "bytes", "callbacks", "changes", "dirty", "messages", "replies",
+        "transaction",
     )  # fmt: skip
 
     def __init__(self, transaction: Transaction) -> None:
@@ -96,18 +94,19 @@ class CommitBatch:
         self.changes: dict[StreamEntry, StreamChange] = {}
         self.buckets: dict[BucketEntry, BucketState | None] = {}
         self.replies: list[tuple[Reply, Outcome]] = []
+        self.callbacks: list[DurableCallback] = []
         self.dirty = False
-        # What was appended, whatever became of it in the same batch: for the metrics.
+        # Everything that was appended, even if it was deleted in the same batch: for the metrics.
         self.appends = self.messages = self.bytes = 0
 
     def count(self, before: Offset, after: Offset) -> None:
-        """An append moved a tail."""
+        """Count an append, which moved a tail."""
         self.appends += 1
         self.messages += after.message - before.message
         self.bytes += after.byte - before.byte
 
     def change(self, stream: StreamEntry) -> StreamChange:
-        """What this batch does to a stream, to be added to."""
+        """The change of a stream in this batch, to be added to."""
         self.dirty = True
         stream.pending = self
         change = self.changes.get(stream)
@@ -117,28 +116,27 @@ class CommitBatch:
 
 
 class GroupCommit:
-    """The way of batches to the disk. Construct and use it on a running event loop."""
+    """Writes batches to the store. Construct and use it on a running event loop."""
 
     def __init__(
         self, store: Store, on_failure: Callable[[BaseException], None] | None = None
     ) -> None:
         self.failure: BaseException | None = None
-        self.listener: Listener | None = None
         self.open = CommitBatch(store.begin())
         self.syncing: CommitBatch | None = None
         self.changes = Changes()
         self.meters = Meters()
-        self.traced: Traced | None = None
-        """Told of each batch that was synced, before its replies are sent."""
+        self.on_sync: SyncCallback | None = None
+        """Called for each synced batch, before its replies are sent."""
         self.batches = 0
-        """How many were written so far: whether there is anything to make way for."""
+        """The number of batches written so far."""
         self._store = store
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
-        # Until then the disk counts as slow; asked of by the loop, set by whoever syncs.
+        # The disk counts as slow until then. Read by the loop, set by the thread that syncs.
         self._slow_until = 0.0
-        # When the last fsync began and ended: of the batch that is to be settled next.
+        # When the last fsync began and ended: that of the batch to be settled next.
         self._synced = (0.0, 0.0)
         self._to_sync: queue.SimpleQueue[CommitBatch | None] = queue.SimpleQueue()
         self._syncer: threading.Thread | None = None
@@ -147,11 +145,69 @@ class GroupCommit:
             self._syncer.start()
 
     def schedule(self) -> None:
-        """Commit at the end of this turn of the loop, or when the batch under way is done."""
+        """Commit at the end of this turn of the loop, or after the batch that is being synced."""
         self.open.dirty = True
         if not self._scheduled and self.syncing is None:
             self._scheduled = True
             self._loop.call_soon(self._flush)
+
+    def respond(self, reply: Reply, outcome: Outcome, *entries: Entry[Any]) -> None:
+        """
+        Reply to a command that changes nothing.
+
+        At once, or when the states of the entries that it was decided upon are durable.
+        """
+        pending: CommitBatch | None = None
+        for entry in entries:
+            if entry.pending is not None and pending is not self.open:
+                pending = entry.pending
+        if pending is None:
+            reply(outcome)
+        else:
+            pending.replies.append((reply, outcome))
+
+    def when_durable(self, callback: DurableCallback) -> None:
+        """Commit the open batch, and call back once it is durable."""
+        self.open.callbacks.append(callback)
+        self.schedule()
+
+    def when_idle(self, callback: DurableCallback) -> None:
+        """Call back at the first moment when everything that is written is durable."""
+        if self.syncing is None:
+            callback(None)
+        else:
+            # Before the next batch is written, however busy the server is.
+            self.syncing.callbacks.append(callback)
+
+    def syncing_streams(self, prefix: bytes | tuple[bytes, ...]) -> list[StreamEntry]:
+        """Streams whose deletion may be written already, and is not durable yet."""
+        if self.syncing is None:
+            return []
+        return [stream for stream in self.syncing.changes if stream.key.startswith(prefix)]
+
+    async def run_when_idle(self, work: Callable[[], T]) -> T:
+        """
+        Run a function on the loop between two batches.
+
+        Raises:
+            StorageFailed: There is no such moment.
+        """
+        if self.failure is not None:
+            raise StorageFailed from self.failure
+        done: asyncio.Future[T] = self._loop.create_future()
+
+        def run(failure: StorageFailed | None) -> None:
+            if done.cancelled():
+                return
+            try:
+                if failure is not None:
+                    raise failure
+                done.set_result(work())
+            except Exception as error:
+                done.set_exception(error)
+
+        self.when_idle(run)
+        return await done
 
     def _flush(self) -> None:
         self._scheduled = False
@@ -163,7 +219,7 @@ class GroupCommit:
         self.batches += 1
         try:
             self._store.write(batch.transaction)
-        except BaseException as error:  # rocksdict raises plain Exception, and panics beside it
+        except BaseException as error:  # rocksdict raises plain Exception, and panics
             self._fail(error)
             return
         if self._syncer is not None:
@@ -189,7 +245,7 @@ class GroupCommit:
         return True
 
     def _sync_loop(self) -> None:
-        """The syncer's thread: the fsync releases the GIL, so the loop runs on beside it."""
+        """Runs in the syncer's thread. An fsync releases the GIL, so the loop runs meanwhile."""
         call = self._loop.call_soon_threadsafe
         while (batch := self._to_sync.get()) is not None:
             if not self._sync(lambda error: call(partial(self._fail, error))):
@@ -197,42 +253,43 @@ class GroupCommit:
             call(self._settle, batch)
 
     def _settle(self, batch: CommitBatch) -> None:
-        """The batch is durable: publish it, wake readers, answer."""
+        """The batch is durable: publish it, wake readers, send replies."""
         if self.failure is not None:
             return
         self.syncing = None
         if self.open.dirty:
             self.schedule()
         appends = self.meters.committed(batch)
-        if self.traced is not None and self._syncer is not None:
-            try:
-                self.traced(appends, *self._synced)
-            except Exception as error:
-                self._report(error)
-        note = self.changes.note
-        for stream, change in batch.changes.items():
-            stream.durable = change.after
-            if stream.pending is batch:
-                stream.pending = None
-            if change.is_news and stream.key[:1] != NO_BUCKET:
-                note(stream.key)
-        for bucket, state in batch.buckets.items():
-            bucket.durable = state
-            if bucket.pending is batch:
-                bucket.pending = None
-        listener = self.listener
-        if listener is not None:
-            for change in batch.changes.values():
-                if change.stream.live is not None:
-                    self._tell(listener.committed, change)
+        if self.on_sync is not None and self._syncer is not None:
+            self._call(self.on_sync, appends, *self._synced)
+        self._publish(batch)
+        for change in batch.changes.values():
+            listener = change.stream.listener
+            if listener is not None:
+                self._call(listener.committed, change)
         for reply, outcome in batch.replies:
             try:
                 reply(outcome)
             except Exception as error:
                 self._report(error)
+        for callback in batch.callbacks:
+            self._call(callback, None)
+
+    def _publish(self, batch: CommitBatch) -> None:
+        note = self.changes.note
+        for stream, change in batch.changes.items():
+            stream.durable = change.after
+            if stream.pending is batch:
+                stream.pending = None
+            if change.is_visible and stream.bucket is not None:
+                note(stream.bucket.key, stream.key)
+        for bucket, state in batch.buckets.items():
+            bucket.durable = state
+            if bucket.pending is batch:
+                bucket.pending = None
 
     def _fail(self, error: BaseException) -> None:
-        """Rule 3. Whether the pending commands are stored is unknown, and so they are told."""
+        """Rule 3. Whether the pending commands are stored is unknown, and the reply says so."""
         if self.failure is not None:
             return
         self.failure = error
@@ -240,15 +297,18 @@ class GroupCommit:
         for batch in (self.syncing, self.open):
             if batch is not None:
                 for reply, _ in batch.replies:
-                    self._tell(reply, refusal)
+                    self._call(reply, refusal)
+                for callback in batch.callbacks:
+                    self._call(callback, refusal)
                 batch.replies.clear()
+                batch.callbacks.clear()
         if self._on_failure is not None:
             self._on_failure(error)
 
-    def _tell(self, listener: Callable[[T], object], news: T) -> None:
-        """Call out; whatever goes wrong there concerns nobody else who is to be told."""
+    def _call(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call out. An exception there must not keep the others from being called."""
         try:
-            listener(news)
+            function(*args, **kwargs)
         except Exception as error:
             self._report(error)
 

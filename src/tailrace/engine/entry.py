@@ -1,39 +1,63 @@
-"""A stream as it is kept in memory while it is hot."""
+"""Streams and buckets as they are kept in memory: one entry per name."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.state import StreamState
 
 if TYPE_CHECKING:
-    from tailrace.engine.engine import CommitBatch
+    from tailrace.engine.commit import CommitBatch, StreamChange
 
-__all__ = ["StreamEntry"]
+__all__ = ["BucketEntry", "Entry", "StreamEntry", "StreamListener"]
+
+S = TypeVar("S")
 
 
-class StreamEntry:
+class Entry(Generic[S]):
     """
-    One name and the stream that it stands for, if any.
+    One name, and the state of what it names; None if that does not exist.
 
-    `state` is what the next command is decided upon and runs ahead of the disk; `durable` is what
-    readers may see. They are the same once `pending`, the last batch that changes this stream, is
-    committed.
+    The next command is decided upon `state`, which runs ahead of the disk. Readers see `durable`.
+    Both are the same once `pending`, the last batch that changes this entry, is committed.
     """
 
-    __slots__ = ("dirty_bytes", "dirty_records", "durable", "key", "live", "pending", "state",
-                 "touched_at")  # fmt: skip
+    __slots__ = ("__weakref__", "durable", "key", "pending", "state")
 
-    def __init__(self, key: bytes, state: StreamState | None) -> None:
+    def __init__(self, key: bytes, state: S | None) -> None:
         self.key = key
         self.state = state
         self.durable = state
         self.pending: CommitBatch | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.key!r})"
+
+
+class BucketEntry(Entry[BucketState]):
+    """A bucket."""
+
+    __slots__ = ()
+
+
+class StreamListener(Protocol):
+    """Receives the commits of one stream, on the event loop, after their states are published."""
+
+    def committed(self, change: "StreamChange") -> None: ...
+
+
+class StreamEntry(Entry[StreamState]):
+    """A stream."""
+
+    __slots__ = ("bucket", "dirty_bytes", "dirty_records", "listener", "touched_at")
+
+    def __init__(self, key: bytes, state: StreamState | None) -> None:
+        super().__init__(key, state)
+        # Set by the first record; always None on the base surface, which has no buckets.
+        self.bucket: BucketEntry | None = None
         # Since the last checkpoint: what loading would have to replay.
         self.dirty_records = 0
         self.dirty_bytes = 0
-        # A sliding TTL counts from here; written down about once a second.
+        # The last read. A sliding TTL counts from here; it is recorded about once a second.
         self.touched_at = 0
-        # Whoever waits for this stream's next commit; owned by the server's `live` module.
-        self.live: Any = None
-
-    def __repr__(self) -> str:
-        return f"StreamEntry({self.key!r})"
+        # Set while the server has readers that wait for this stream.
+        self.listener: StreamListener | None = None

@@ -1,62 +1,68 @@
-"""What is hot: values in memory, up to a number of them, in the order of their last use."""
+"""A cache of entries, bounded by their number, that evicts the least recently used one first."""
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from tailrace.engine.entry import Entry
 
 __all__ = ["LruCache"]
 
-T = TypeVar("T")
-
-EVICT_LOOKS_MAX: Final = 8
-"""How many values one addition looks at to make room: most may be in use."""
+E = TypeVar("E", bound=Entry[Any])
 
 
-class LruCache(Generic[T]):
-    """An LRU that asks before it forgets."""
+class LruCache(Generic[E]):
+    """
+    Entries by their keys.
 
-    def __init__(self, count_max: int, forgettable: Callable[[T], bool]) -> None:
-        self._values: OrderedDict[bytes, T] = OrderedDict()
+    There is never a second entry of one key: an evicted entry is still found for as long as
+    a batch, a reader or another entry refers to it.
+    """
+
+    def __init__(self, count_max: int, on_evict: Callable[[E], None] | None = None) -> None:
+        self._entries: OrderedDict[bytes, E] = OrderedDict()
+        self._evicted: WeakValueDictionary[bytes, E] = WeakValueDictionary()
         self._count_max = count_max
-        self._forgettable = forgettable
+        self._on_evict = on_evict
         self.hits = 0
         self.misses = 0
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._entries)
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._values
+        return key in self._entries
 
-    def get(self, key: bytes) -> T | None:
-        """A value, which counts as used."""
-        value = self._values.get(key)
-        if value is not None:
-            self._values.move_to_end(key)
+    def get(self, key: bytes) -> E | None:
+        """An entry, which becomes the most recently used one."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
             self.hits += 1
-        else:
+            return entry
+        entry = self._evicted.get(key)
+        if entry is None:
             self.misses += 1
-        return value
+        else:
+            self.hits += 1
+            self.add(entry)
+        return entry
 
-    def peek(self, key: bytes) -> T | None:
-        """A value, whose place among the used ones stays as it is."""
-        return self._values.get(key)
+    def peek(self, key: bytes) -> E | None:
+        """An entry, without using it."""
+        return self._entries.get(key) or self._evicted.get(key)
 
-    def keep(self, key: bytes, value: T) -> None:
-        """Have a value be found from now on, and make room for it."""
-        if len(self._values) >= self._count_max:
-            self._evict()
-        self._values[key] = value
+    def add(self, entry: E) -> None:
+        """Cache an entry; evict others to make room for it."""
+        self.evict(self._count_max - 1)
+        self._evicted.pop(entry.key, None)
+        self._entries[entry.key] = entry
 
-    def _evict(self) -> None:
-        """Forget values that were not used for the longest time and that nobody needs."""
-        values = self._values
-        for _ in range(EVICT_LOOKS_MAX):
-            if len(values) < self._count_max or not values:
-                return
-            key, value = next(iter(values.items()))
-            if self._forgettable(value):
-                del values[key]
-            else:
-                # In use: to the young end, so that the next round looks elsewhere.
-                values.move_to_end(key)
+    def evict(self, count_max: int) -> None:
+        """Keep at most this many entries."""
+        while self._entries and len(self._entries) > count_max:
+            key, entry = self._entries.popitem(last=False)
+            self._evicted[key] = entry
+            if self._on_evict is not None:
+                self._on_evict(entry)

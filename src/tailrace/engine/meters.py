@@ -85,12 +85,12 @@ class Meters:
         by_bucket = self.bucket_appends
         for stream, change in batch.changes.items():
             count = len(change.records)
-            if not count:
+            if not count or stream.bucket is None:
                 continue
-            bucket = stream.key.partition(b"\0")[0]
+            bucket = stream.bucket.key
             if bucket in by_bucket:
                 by_bucket[bucket] += count
-            elif bucket:
+            else:
                 self.other_appends += count
         self.commits += 1
         self.appended_messages += batch.messages

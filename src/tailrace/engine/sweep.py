@@ -1,8 +1,8 @@
 """
-The background: streams whose life is over end, and what was deleted gives its room back.
+Background work: expired streams are deleted, and deleted data gives its disk space back.
 
-Everything goes through the same batches as commands do, in bounded steps, so that no append ever
-waits for more than a step.
+Everything goes through the same batches as commands do, in bounded steps, so that no append waits
+for more than one step.
 """
 
 import asyncio
@@ -10,8 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from tailrace.engine.base import Due, Garbage
-from tailrace.engine.commit import Outcome, Reply
-from tailrace.protocol.machine import Effect, Verdict
+from tailrace.engine.errors import StorageFailed
 
 if TYPE_CHECKING:
     from tailrace.engine.engine import Engine
@@ -28,9 +27,6 @@ COMPACT_BYTES_MIN: Final = 32 << 20
 NEIGHBOURS: Final = 64
 """Ids so close to each other are compacted in one go."""
 RANGES_MAX: Final = 256
-
-
-_NOTHING: Final[Outcome] = (Verdict(Effect.NOTHING), None)
 
 
 class Sweeper:
@@ -72,29 +68,23 @@ class Sweeper:
         more = False
         try:
             engine.measure_room()
-            more = self._end_expired()
-            if (batch := engine.commit.syncing) is None:
+            more = self._delete_expired()
+            if engine.commit.syncing is None:
                 more = self._reclaim() or more
             elif not self._waiting:
-                # What is written but not published yet, readers may still come to need (`pins`).
+                # Readers may still need what is deleted by a batch that is not published (`pins`).
                 self._waiting = True
-                batch.replies.append((self._settled, _NOTHING))
+                engine.commit.when_idle(self._idle)
         finally:
-            # Whatever went wrong with this look, the loop reports it, and the next one comes.
+            # The loop reports an exception, and the next sweep comes anyway.
             self._timer = self._loop.call_later(SWEEP_AGAIN_S if more else SWEEP_S, self._sweep)
 
-    def _settled(self, _outcome: Outcome) -> None:
-        """No batch is on its way to the disk at this moment, however busy it is."""
+    def _idle(self, failure: StorageFailed | None) -> None:
         self._waiting = False
-        if self._engine.failure is None and not self._stopped:
+        if failure is None and not self._stopped:
             self._reclaim()
 
-    def _commit(self, done: Reply) -> None:
-        commit = self._engine.commit
-        commit.open.replies.append((done, _NOTHING))
-        commit.schedule()
-
-    def _end_expired(self) -> bool:
+    def _delete_expired(self) -> bool:
         engine = self._engine
         if self._expiring:
             return False
@@ -102,31 +92,29 @@ class Sweeper:
         entries = engine.store.due(now, SWEEP_COUNT_MAX)
         for due in entries:
             try:
-                self._look_at(due, now)
+                self._check_due(due, now)
             except Exception as error:
-                # One that cannot be read must not keep the others: it is looked at no more.
+                # A stream that cannot be read must not block the others: it is not tried again.
                 self._loop.call_exception_handler(
-                    {"message": f"cannot end stream {due.id}", "exception": error}
+                    {"message": f"cannot expire stream {due.id}", "exception": error}
                 )
             engine.commit.open.transaction.unschedule(due)
         if entries:
             self._expiring = True
-            self._commit(self._expired)
+            engine.commit.when_durable(self._expired)
         return bool(entries)
 
-    def _expired(self, _outcome: Outcome) -> None:
+    def _expired(self, _failure: StorageFailed | None) -> None:
         self._expiring = False
 
-    def _look_at(self, due: Due, now: int) -> None:
+    def _check_due(self, due: Due, now: int) -> None:
         engine = self._engine
         stream = engine.stream(due.key)
         state = stream.state
         if state is None or state.id != due.id:
             return
-        if engine.expired(stream, state, now):
-            engine.expire(stream, now)
-        else:
-            # A sliding TTL that slid, since the index does not slide along.
+        if not engine.expire(stream, now):
+            # A sliding TTL was extended; the index has the old deadline.
             deadline = engine.deadline(stream, state)
             assert deadline is not None
             engine.commit.open.transaction.schedule(Due(deadline, due.id, due.key))
@@ -182,9 +170,9 @@ class Sweeper:
             else:
                 self._reclaimed(entry)
         self._reclaiming = True
-        self._commit(self._noted)
+        self._engine.commit.when_durable(self._noted)
 
-    def _noted(self, _outcome: Outcome) -> None:
+    def _noted(self, _failure: StorageFailed | None) -> None:
         self._reclaiming = False
 
     def _give_up(self, garbage: Garbage, error: Exception) -> None:

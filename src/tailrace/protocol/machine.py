@@ -117,9 +117,8 @@ def decide(state: StreamState | None, command: Command, now: int) -> Verdict:
     match command:
         case Delete():
             return Verdict(Effect.DELETED, DeleteRecord(now))
-        case Expire(sliding):
-            deadline = state.deadline(sliding)
-            if deadline is None or now < deadline:
+        case Expire(sliding, read_at):
+            if not state.expired(now, sliding, read_at):
                 return _NOTHING
             return Verdict(Effect.DELETED, DeleteRecord(now))
         case Publish():

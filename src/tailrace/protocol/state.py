@@ -69,11 +69,16 @@ class StreamState(Struct, frozen=True, kw_only=True, gc=False):
     snapshot: SnapshotInfo | None = None
     """The latest one, which is the only visible one."""
 
-    def deadline(self, sliding: bool) -> int | None:
-        """The moment from which on the stream no longer exists."""
-        if self.ttl_s is not None:
-            return (self.touched_at if sliding else self.created_at) + self.ttl_s * 1000
-        return self.expires_at
+    def deadline(self, sliding: bool, read_at: int = 0) -> int | None:
+        """The time at which the stream expires; `read_at` is a read that is not recorded yet."""
+        if self.ttl_s is None:
+            return self.expires_at
+        start = max(self.touched_at, read_at) if sliding else self.created_at
+        return start + self.ttl_s * 1000
+
+    def expired(self, now: int, sliding: bool, read_at: int = 0) -> bool:
+        deadline = self.deadline(sliding, read_at)
+        return deadline is not None and now >= deadline
 
 
 class AppendRecord(Struct, frozen=True, gc=False):
@@ -156,13 +161,15 @@ class Delete(Struct, frozen=True, gc=False):
 
 
 class Expire(Struct, frozen=True, gc=False):
-    """The sweeper's question: is this stream's life over?"""
+    """Delete the stream if it has expired."""
 
     sliding: bool
+    read_at: int = 0
+    """The last read, which may not be recorded yet."""
 
 
 class Touch(Struct, frozen=True, gc=False):
-    """A read, where the TTL slides."""
+    """Record a read, where the TTL is sliding."""
 
 
 class Publish(Struct, frozen=True, gc=False):

@@ -24,7 +24,6 @@ from tailrace import __version__
 from tailrace.engine import backup_format
 from tailrace.engine.engine import Engine
 from tailrace.engine.errors import DiskFull
-from tailrace.engine.settled import settled
 from tailrace.engine.store_copy import CopiedFile, StoreCopy
 from tailrace.server import headers as h
 from tailrace.server.errors import BackupFailed, BackupRunning, BackupUnsupported
@@ -112,7 +111,7 @@ class _Job:
         engine = self._engine
         await self._in_thread(self._copy.prepare)
         with engine.pins.hold_files():
-            counters = await settled(engine.commit, self._take)
+            counters = await engine.commit.run_when_idle(self._take)
             self._files = await self._in_thread(self._copy.gather)
         self._manifest = backup_format.make_manifest(
             self._files,

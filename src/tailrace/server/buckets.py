@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from tailrace.engine.buckets import ChangedPage, Page
 from tailrace.engine.engine import Engine, Outcome
+from tailrace.engine.listing import ChangedPage, Page
 from tailrace.protocol.errors import QueryInvalid, Refusal
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
@@ -30,6 +30,7 @@ class BucketRequests:
 
     def __init__(self, engine: Engine) -> None:
         self._buckets = engine.buckets
+        self._listing = engine.listing
 
     def create(self, request: Request, key: bytes, reply: Callable[[Response], None]) -> None:
         """X§1.2."""
@@ -72,12 +73,12 @@ class BucketRequests:
         after = query.get("after", "").encode()
         since = query.get("changed_since")
         if since is None:
-            page = await self._buckets.page(key, prefix.encode(), after, limit)
+            page = await self._listing.page(key, prefix.encode(), after, limit)
             body = _page(key, prefix, page)
         elif after:
             raise QueryInvalid("after", "has no place beside changed_since: go on from position")
         else:
-            changed = await self._buckets.changed(key, prefix.encode(), since, limit)
+            changed = await self._listing.changed(key, prefix.encode(), since, limit)
             body = _changed(key, prefix, changed)
         return await listing_answer(request, body)
 

@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from tailrace.engine.buckets import ListedStream, Page
 from tailrace.engine.engine import Engine
 from tailrace.engine.entry import StreamEntry
+from tailrace.engine.listing import ListedStream, Page
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.errors import QueryInvalid
 from tailrace.protocol.names import NO_BUCKET
@@ -50,7 +50,7 @@ class Overview:
         query = parse_query(request.query, OVERVIEW_QUERY)
         prefix, after = query.get("prefix", ""), query.get("after", "")
         limit = parse_limit(query.get("limit"))
-        page = await self._engine.buckets.all(
+        page = await self._engine.listing.all(
             _visible(request.principal, prefix.encode()), after.encode(), limit
         )
         content: dict[str, object] = {
@@ -80,7 +80,7 @@ class Overview:
         self, principal: Principal | None, prefix: bytes, after: bytes, limit: int
     ) -> Page:
         """A page of what may be read: nothing else is looked at, so nothing shows where it is."""
-        page_of = self._engine.buckets.page_of
+        page_of = self._engine.listing.page_of
         if principal is None:
             return await page_of(NO_BUCKET, prefix, after, limit)
         found: list[ListedStream] = []

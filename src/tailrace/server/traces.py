@@ -83,7 +83,7 @@ class Traces:
 
     def follow(self, commit: "GroupCommit") -> None:
         """Make a span of each group commit, too."""
-        commit.traced = self.committed
+        commit.on_sync = self.committed
 
     def answered(self, request: Request, response: Response) -> None:
         """An answer, or the head of a live one, is handed to the transport."""

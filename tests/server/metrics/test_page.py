@@ -179,7 +179,7 @@ def test_sums_are_those_of_storage_whatever_was_done(tmp_path: Path, seed: int) 
                 await asyncio.gather(*(work(server) for _ in range(8)))
             before = server.page()
             for key in [b"bucket-%d" % number for number in range(8)]:
-                state = server.engine.buckets.bucket(key).durable
+                state = server.engine.buckets.entry(key).durable
                 assert state == server.engine.store.bucket(key)
         async with opened(tmp_path, buckets_max=3) as server:
             after = server.page()

@@ -1,7 +1,7 @@
 """
 What a database says, looked at as a whole: whether everything fits together.
 
-    states     each is what its records add up to (`folds`), and has its name and its snapshot
+    states     each is what its records add up to (`replay`), and has its name and its snapshot
     names      each is that of a state
     records    all are of a stream, or garbage
     buckets    each has as many streams, and bytes, as it says
@@ -24,9 +24,9 @@ from rocksdict import Rdict
 from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES
 from tailrace.engine.codec import decode_state, key_of_state
 from tailrace.engine.errors import StorageDamaged
-from tailrace.engine.rocks.findings import Finding, Note, stream_name
+from tailrace.engine.rocks.findings import Finding, Report, stream_name
 from tailrace.engine.rocks.keys import ID, PAIR, items
-from tailrace.engine.rocks.replay import RecordMismatch, fold
+from tailrace.engine.rocks.replay import RecordMismatch, replay
 from tailrace.engine.rocks.salvage_reader import SalvageReader, has, keys_of
 from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, SnapshotFiles
 from tailrace.engine.rocks.transaction import NEXT_ID, decode_garbage
@@ -35,27 +35,27 @@ from tailrace.protocol.bucket import stream_bytes
 from tailrace.protocol.names import bucket_of
 from tailrace.protocol.state import SnapshotInfo, StreamState
 
-__all__ = ["FORMAT", "Contents"]
+__all__ = ["FORMAT", "Consistency"]
 
 FORMAT: Final = b"format"
 _CRC_BYTES: Final = 4
 
 
-class Contents:
-    """One look at a database."""
+class Consistency:
+    """One check of the contents of a database."""
 
     def __init__(
         self,
         directory: Path,
         families: dict[str, Rdict],
-        note: Note,
+        report: Report,
         advance: Callable[[int], object],
     ) -> None:
         self.streams = self.records = 0
         self._directory = directory
         self._snapshot_files = SnapshotFiles(directory / SNAPSHOTS)
-        self._reader = SalvageReader(families, note, advance)
-        self._note = note
+        self._reader = SalvageReader(families, report, advance)
+        self._report = report
         self._advance = advance
         self._ending = array("Q")
         self._snapshots = array("Q")
@@ -83,7 +83,7 @@ class Contents:
             try:
                 name, state = key_of_state(value), decode_state(value)
             except Exception as error:  # what is damaged can fail in any way
-                self._reader.say(f"the checkpoint of stream {stream_id} cannot be read: {error}")
+                self._reader.report(f"the checkpoint of stream {stream_id} cannot be read: {error}")
                 self._reader.partial = True
                 continue
             self.streams += 1
@@ -95,21 +95,21 @@ class Contents:
         name = stream_name(key)
         self._highest = max(self._highest, stream_id)
         if state.id != stream_id or self._reader.get("names", key) != ID.pack(stream_id):
-            self._note(Finding("its name and its checkpoint do not belong together", stream=name))
+            self._report(Finding("its name and its checkpoint do not belong together", stream=name))
         try:
-            final = fold(state, self._records_of(stream_id))
+            final = replay(state, self._records_of(stream_id))
         except RecordMismatch as mismatch:
-            self._note(Finding(mismatch.reason, stream=name, offset=mismatch.at))
+            self._report(Finding(mismatch.reason, stream=name, offset=mismatch.at))
             self._reader.partial = True
             final = state
         except Exception as error:  # rocksdict raises plain Exception
-            self._note(Finding(f"its records cannot be read: {error}", stream=name))
+            self._report(Finding(f"its records cannot be read: {error}", stream=name))
             self._reader.partial = True
             final = state
         if state.snapshot is not None:
             self._check_snapshot(name, state.snapshot)
         if (state.ttl_s, state.expires_at) != (None, None) and not has(self._ending, stream_id):
-            self._note(Finding("it ends, and is not in the index of those that do", stream=name))
+            self._report(Finding("it ends, and is not in the index of those that do", stream=name))
         if bucket := bucket_of(key):
             counted = self._buckets.setdefault(bucket, [0, 0])
             counted[0] += 1
@@ -136,9 +136,9 @@ class Contents:
                 seen = stream_id
                 self._highest = max(self._highest, seen)
                 if self._reader.get("garbage", ID.pack(seen)) is None:
-                    self._reader.say(f"there are records of stream {seen}, which does not exist")
+                    self._reader.report(f"there are records of stream {seen}, which does not exist")
         except Exception as error:  # rocksdict raises plain Exception
-            self._reader.say(f"records cannot be read: {error}")
+            self._reader.report(f"records cannot be read: {error}")
             self._reader.partial = True
 
     def _check_names(self) -> None:
@@ -146,10 +146,10 @@ class Contents:
             state = self._reader.get("states", value)
             if state is None:
                 if not self._reader.partial:
-                    self._note(Finding("its checkpoint is missing", stream=stream_name(key)))
+                    self._report(Finding("its checkpoint is missing", stream=stream_name(key)))
             elif not _is_of(state, key):
                 problem = "its checkpoint is that of a stream of another name"
-                self._note(Finding(problem, stream=stream_name(key)))
+                self._report(Finding(problem, stream=stream_name(key)))
 
     # -- snapshots ---------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class Contents:
             problem = f"its snapshot cannot be read: {error}"
         if problem:
             at = None if file else snapshot.offset.byte
-            self._note(Finding(problem, file=file, stream=name, offset=at))
+            self._report(Finding(problem, file=file, stream=name, offset=at))
 
     def _inline(self, snapshot: SnapshotInfo) -> str:
         content = self._reader.get("snapshots", ID.pack(snapshot.id), raises=True) or b""
@@ -199,7 +199,7 @@ class Contents:
             if self._reader.partial or has(self._snapshots, snapshot_id):
                 continue
             if self._reader.get("garbage", key) is None:
-                self._reader.say(f"there is a snapshot {snapshot_id} of no stream")
+                self._reader.report(f"there is a snapshot {snapshot_id} of no stream")
 
     # -- the rest ----------------------------------------------------------------------------
 
@@ -218,10 +218,10 @@ class Contents:
             stored = self._reader.get("states", ID.pack(entry.id))
             if entry.until is None:
                 if stored is not None or has(self._snapshots, entry.id):
-                    self._reader.say(f"{entry.id} is in use, and to be removed")
+                    self._reader.report(f"{entry.id} is in use, and to be removed")
             elif stored is not None and decode_state(stored).earliest.byte < entry.until:
                 name = stream_name(key_of_state(stored))
-                self._note(Finding("what is retained is to be removed", stream=name))
+                self._report(Finding("what is retained is to be removed", stream=name))
 
     def _check_buckets(self) -> None:
         counts_bytes = self._reader.get("default", UNCOUNTED) is None
@@ -231,12 +231,12 @@ class Contents:
             stored = list(row[1:3]) if counts_bytes and len(row) > 2 else [row[1], counted[1]]
             if stored != counted:
                 streams, size = counted
-                self._reader.say(
+                self._reader.report(
                     f"bucket {key.decode(errors='backslashreplace')} has {streams} streams of "
                     f"{size} bytes, and says {stored[0]} of {stored[1]}"
                 )
         for key in self._buckets if not self._reader.partial else ():
-            self._reader.say(
+            self._reader.report(
                 f"bucket {key.decode(errors='backslashreplace')} has streams and is missing"
             )
 
@@ -244,7 +244,7 @@ class Contents:
         stored = self._reader.get("default", NEXT_ID)
         next_id = 1 if stored is None else ID.unpack(stored)[0]
         if self._highest >= next_id:
-            self._reader.say(
+            self._reader.report(
                 f"id {self._highest} is in use, and the next one is said to be {next_id}"
             )
 

@@ -1,25 +1,42 @@
-"""What a check finds: where, and what is wrong there."""
+"""The results of a check: damage, and remarks that are not damage."""
 
 from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
 
+from tailrace.exceptions import TailraceError
 from tailrace.protocol.names import bucket_of
 
-__all__ = ["Finding", "Note", "Remark", "stream_name"]
+__all__ = ["FileDamage", "Finding", "NotChecked", "Remark", "Report", "stream_name"]
+
+
+class FileDamage(TailraceError):
+    """A file is not what was written."""
+
+    message = "{reason}"
+    offset: int
+    reason: str
+
+
+class NotChecked(TailraceError):
+    """A file, or the rest of it, has a form that this version of Tailrace does not know."""
+
+    message = "not checked: {reason}"
+    offset: int
+    reason: str
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that is not as it was stored."""
+    """One damage."""
 
     problem: str
     file: str = ""
-    """Below the data directory."""
+    """Relative to the data directory."""
     stream: str = ""
     """Its bucket, a slash and its id; or its path on the base surface."""
     offset: int | None = None
-    """The byte of the file; without one, of the stream."""
+    """The byte of the file, or of the stream if there is no file."""
 
     def line(self) -> str:
         where = [f"stream {self.stream}"] if self.stream else []
@@ -31,22 +48,22 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Remark(msgspec.Struct, frozen=True):
-    """Something worth knowing that is no damage."""
+    """Something that is not damage: a torn log, or what was not checked."""
 
     remark: str
     file: str
-    """Below the data directory."""
+    """Relative to the data directory."""
     offset: int
 
     def line(self) -> str:
         return f"{self.file}, byte {self.offset}: {self.remark}"
 
 
-Note: TypeAlias = Callable[[Finding], object]
+Report: TypeAlias = Callable[[Finding], object]
 
 
 def stream_name(key: bytes) -> str:
-    """A stream as people know it, by its key."""
+    """The name of a stream as users know it."""
     bucket = bucket_of(key)
     name = key[len(bucket) + 1 :].decode(errors="backslashreplace")
     return f"{bucket.decode(errors='backslashreplace')}/{name}" if bucket else name

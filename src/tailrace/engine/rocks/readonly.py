@@ -1,10 +1,9 @@
 """
-A database to look at without changing anything about it.
+A database, opened without changing anything in its directory.
 
-Not even a read-only RocksDB leaves a directory alone: it writes a log of its own there, and its
-Python library a file of settings. So it is given another directory, in the system's temporary one,
-of links to the files that it is made of; and, of a write-ahead log that is damaged, a copy of what
-comes before the damage.
+Even a read-only RocksDB writes to its directory: a log of its own, and its Python library a file of
+settings. So it opens a temporary directory with links to the files of the database and, of
+a damaged write-ahead log, a copy of what comes before the damage.
 """
 
 import fcntl
@@ -19,6 +18,7 @@ from typing import Final
 from rocksdict import AccessType, Cache, Options, Rdict
 
 from tailrace.engine.rocks.options import FAMILIES, family_options
+from tailrace.exceptions import TailraceError
 
 __all__ = ["DirectoryInUse", "OlderFormat", "held", "opened"]
 
@@ -28,25 +28,25 @@ _CACHE_BYTES: Final = 32 << 20
 _COPY_BYTES: Final = 1 << 20
 
 
-class DirectoryInUse(Exception):
-    """A server works with this directory."""
+class DirectoryInUse(TailraceError):
+    """A server uses this directory."""
 
 
-class OlderFormat(Exception):
-    """The database is of a version that had less in it."""
+class OlderFormat(TailraceError):
+    """The database is of an older version and lacks column families."""
 
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
     """
-    Keep servers out of a directory meanwhile, as RocksDB itself would.
+    Lock a directory against servers, as RocksDB itself would.
 
     Raises:
-        DirectoryInUse: There is one.
+        DirectoryInUse: A server uses it.
     """
     number = _open_lock(directory / LOCK)
     if number is None:
-        # Just restored: no server had it yet, and there is nothing to hold it by.
+        # Just restored: no server has used it yet, so there is no file to lock.
         yield
         return
     try:
@@ -67,7 +67,7 @@ def _open_lock(lock: Path) -> int | None:
         except FileNotFoundError:
             return None
         except OSError:
-            # Not ours to write, or on a disk that is read-only: a shared lock will do.
+            # Not writable for us, or on a read-only disk: a shared lock suffices.
             continue
     return None
 
@@ -75,31 +75,31 @@ def _open_lock(lock: Path) -> int | None:
 @contextmanager
 def opened(directory: Path, cut: Mapping[str, int]) -> Iterator[dict[str, Rdict]]:
     """
-    The column families of a database, to read.
+    The column families of a database, read-only.
 
-    `cut` has, for each write-ahead log with a damage, where that begins.
+    `cut` has the offset of the damage of each damaged write-ahead log.
 
     Raises:
-        OlderFormat: It has not all of them.
+        OlderFormat: It lacks some of them.
         Exception: It cannot be opened.
     """
     with tempfile.TemporaryDirectory(prefix="tailrace-check-") as name:
-        place = Path(name)
+        view = Path(name)
         for path in directory.iterdir():
             if path.name in cut:
-                _copy_start(path, place / path.name, cut[path.name])
+                _copy_start(path, view / path.name, cut[path.name])
             elif path.name == _CONFIG:
-                shutil.copyfile(path, place / path.name)
+                shutil.copyfile(path, view / path.name)
             elif path.suffix in (".sst", ".blob", ".log") or path.name.startswith(
                 ("CURRENT", "MANIFEST-")
             ):
-                (place / path.name).symlink_to(path.absolute())
-        if not set(FAMILIES) <= set(Rdict.list_cf(str(place))):
+                (view / path.name).symlink_to(path.absolute())
+        if not set(FAMILIES) <= set(Rdict.list_cf(str(view))):
             raise OlderFormat
         cache = Cache(_CACHE_BYTES)
         families = {name: _options(name, cache) for name in FAMILIES}
         access = AccessType.read_only(False)
-        database = Rdict(str(place), _options("default", cache), families, access)
+        database = Rdict(str(view), _options("default", cache), families, access)
         try:
             yield _by_name(database)
         finally:

@@ -1,9 +1,9 @@
 """
-Whether a stream's records are what its checkpoint says of them.
+Replays the records of a stream and compares the result with its checkpoint.
 
-A stream is a fold over its records. Those that a snapshot covers are gone, so the fold begins with
-the first that is left; what it then has of producers, `Stream-Seq` and closure, the checkpoint must
-have too, and where nothing is gone, nothing else.
+Records that a snapshot covers are gone, so the replay begins with the first that is left. The
+producers, `Stream-Seq` and closure that result must be in the checkpoint; if no record is gone, the
+checkpoint must have nothing else.
 """
 
 from collections.abc import Iterable
@@ -11,26 +11,26 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from tailrace.engine.codec import decode_record, encode_record
+from tailrace.exceptions import TailraceError
 from tailrace.protocol.machine import apply_append
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import NO_PRODUCERS
 from tailrace.protocol.state import AppendRecord, StreamState
 
-__all__ = ["RecordMismatch", "fold"]
+__all__ = ["RecordMismatch", "replay"]
 
 
-class RecordMismatch(Exception):
-    """A record, or a checkpoint, is not what it must be; at which byte of the stream, and why."""
+class RecordMismatch(TailraceError):
+    """A record, or a checkpoint, does not match the others; `at` is a byte of the stream."""
 
-    def __init__(self, at: int, reason: str) -> None:
-        super().__init__(at, reason)
-        self.at = at
-        self.reason = reason
+    message = "{reason}"
+    at: int
+    reason: str
 
 
-def fold(checkpoint: StreamState, values: Iterable[tuple[int, bytes]]) -> StreamState:
+def replay(checkpoint: StreamState, values: Iterable[tuple[int, bytes]]) -> StreamState:
     """
-    The state after all records, which come with the byte offset that they are stored at.
+    The state after all records, which come with the byte offsets that they are stored at.
 
     Raises:
         RecordMismatch: They do not follow each other, or do not lead to the checkpoint.

@@ -1,4 +1,4 @@
-"""Reading a database that may be damaged: as far as it goes, and what does not is told."""
+"""Reads a database that may be damaged, as far as possible, and reports what cannot be read."""
 
 from array import array
 from bisect import bisect_left
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from rocksdict import Rdict, ReadOptions
 
-from tailrace.engine.rocks.findings import Finding, Note
+from tailrace.engine.rocks.findings import Finding, Report
 from tailrace.engine.rocks.keys import items
 
 __all__ = ["SalvageReader", "has", "keys_of"]
@@ -16,12 +16,12 @@ class SalvageReader:
     """The column families of a database, read with what cannot be read in mind."""
 
     def __init__(
-        self, families: dict[str, Rdict], note: Note, advance: Callable[[int], object]
+        self, families: dict[str, Rdict], report: Report, advance: Callable[[int], object]
     ) -> None:
         self.families = families
         self.partial = False
         """Something could not be read: what is missing then need not be missing."""
-        self._note = note
+        self._report = report
         self._advance = advance
 
     def walk(self, family: str) -> Iterator[tuple[bytes, bytes]]:
@@ -51,13 +51,13 @@ class SalvageReader:
             return None
         return found
 
-    def say(self, problem: str) -> None:
+    def report(self, problem: str) -> None:
         """Tell of what concerns the whole database."""
-        self._note(Finding(problem))
+        self._report(Finding(problem))
 
     def _fail(self, family: str, error: Exception) -> None:
         self.partial = True
-        self.say(f"{family} cannot be read: {error}")
+        self.report(f"{family} cannot be read: {error}")
 
 
 def has(ids: "array[int]", wanted: int) -> bool:

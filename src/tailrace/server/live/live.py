@@ -4,9 +4,9 @@ Reads that wait: long-poll and SSE (§5.7, §5.8).
 Rule 1: a reader sees durable states only, and in one piece: bytes that were appended together with
 the closure are delivered before the closure is.
 
-Rule 2: no reader costs memory that grows. A commit is encoded once and the same bytes are written
-to every SSE reader that stands at the tail. One that is slow, or late, is moved to catching up: it
-holds only an offset, and reads from storage when its connection drains.
+Rule 2: the memory of a reader is bounded. A commit is encoded once, and the same bytes are written
+to every SSE reader at the tail. A reader that is slow, or late, catches up: it holds only an
+offset, and reads from storage when its connection drains.
 """
 
 import asyncio
@@ -37,22 +37,40 @@ __all__ = ["Live"]
 _LARGE_KEPT_S: Final = 5.0
 _EXPIRY_MARGIN_S: Final = 0.003
 CATCH_UP_BYTES: Final = 128 << 10
-"""An event of what was missed has about this much, and a reader that never reads holds one."""
+"""The approximate size of a catch-up event. A reader that never reads holds one in memory."""
 
 
-class _Readers:
-    """Who waits for one stream's next commit."""
+class _StreamReaders:
+    """The readers that wait for one stream; its listener."""
 
-    __slots__ = ("polls", "sessions")
+    __slots__ = ("_live", "polls", "sessions")
 
-    def __init__(self) -> None:
-        # Dicts, for their order: the first to wait is the first to be told.
+    def __init__(self, live: "Live") -> None:
+        self._live = live
+        # Dicts keep their order: readers are served in the order in which they came.
         self.polls: dict[LongPoll, None] = {}
         self.sessions: dict[SseSession, None] = {}
 
+    def committed(self, change: StreamChange) -> None:
+        if change.deleted:
+            for poll in list(self.polls):
+                poll.refuse(StreamNotFound())
+            for session in list(self.sessions):
+                session.deleted()
+            return
+        before, after = change.before, change.after
+        if before is None or after is None or (before.tail == after.tail and not after.closed):
+            return
+        # Readers that wait at the same offset get the same slice, read once.
+        pieces: dict[Offset, Slice] = {}
+        for poll in list(self.polls):
+            poll.wake(pieces)
+        if self.sessions:
+            self._live.broadcast(change, before, after, list(self.sessions))
+
 
 class Live:
-    """All waiting readers; the engine's listener."""
+    """All waiting readers."""
 
     def __init__(
         self,
@@ -75,13 +93,12 @@ class Live:
         self.draining = False
         self.loop = asyncio.get_running_loop()
         self._clock = clock
-        self._waiting: dict[LongPoll | SseSession, None] = {}
+        self._waiting: dict[LongPoll | SseSession, _StreamReaders] = {}
         self.sent_bytes = 0
-        """Of events, to all SSE readers so far."""
-        # The last event that was larger than a chunk: all readers of it share its bytes.
+        """Bytes of events sent to SSE readers so far."""
+        # The last event that was larger than a chunk: its readers share its bytes.
         self._large: tuple[int, Offset, Offset, Frame] | None = None
         self._large_timer: asyncio.TimerHandle | None = None
-        engine.commit.listener = self
 
     def cursor(self, client: int | None) -> int:
         jitter_s = random.randint(JITTER_S_MIN, JITTER_S_MAX)
@@ -100,7 +117,7 @@ class Live:
         client_cursor: int | None,
         reply: Callable[[Response], None],
     ) -> Waiting | None:
-        """§5.7: answer at once if there is something to say, else wait."""
+        """§5.7: respond at once if there is data or closure, otherwise wait."""
         state = stream.durable
         assert state is not None
         where.check(state)
@@ -119,7 +136,7 @@ class Live:
     def sse(
         self, request: Request, stream: StreamEntry, where: Where, client_cursor: int | None
     ) -> Response:
-        """§5.8: the head of an event stream; its body is a session."""
+        """§5.8: the headers of an event stream; its body is a session."""
         state = stream.durable
         assert state is not None
         where.check(state)
@@ -166,24 +183,24 @@ class Live:
         self._large = self._large_timer = None
 
     def report(self, error: Exception) -> None:
-        """One reader's trouble: for the log, and for nobody else who waits."""
+        """Log the failure of one reader. Other readers are not affected."""
         self.loop.call_exception_handler({"message": "a live read failed", "exception": error})
 
-    # -- who waits ---------------------------------------------------------------------------
+    # -- waiting readers ---------------------------------------------------------------------
 
     def rest_s(self, request: Request, seconds: float) -> float:
-        """How long a reader may wait: so long, and not beyond its credentials."""
+        """How long a reader may wait: at most this long, and not beyond its credentials."""
         principal = request.principal
         if principal is None or principal.expires_at is None:
             return seconds
         left_s = (principal.expires_at - self._clock()) / 1000
-        # Never a moment early, or who comes again would be let in: uvloop's clock stands still
-        # within a turn, and counts milliseconds.
+        # Never early, or a reader that reconnects would be accepted again: uvloop's clock does not
+        # advance within a turn, and counts milliseconds.
         behind_s = time.monotonic() - self.loop.time()
         return max(0.0, min(seconds, left_s + behind_s + _EXPIRY_MARGIN_S))
 
     def review(self, is_valid: Callable[[Principal], bool]) -> None:
-        """End whoever waits with credentials that are not good any more."""
+        """End the readers whose credentials are no longer valid."""
         for reader in list(self._waiting):
             principal = reader.request.principal
             if principal is not None and not is_valid(principal):
@@ -197,69 +214,50 @@ class Live:
             TooManyWaiters: There are too many already, or too many of this client.
         """
         self._limits.join(reader.client)
-        if stream.live is None:
-            stream.live = _Readers()
-        readers = stream.live.polls if isinstance(reader, LongPoll) else stream.live.sessions
-        readers[reader] = None
-        self._waiting[reader] = None
+        readers = stream.listener
+        if not isinstance(readers, _StreamReaders):
+            readers = stream.listener = _StreamReaders(self)
+        if isinstance(reader, LongPoll):
+            readers.polls[reader] = None
+        else:
+            readers.sessions[reader] = None
+        self._waiting[reader] = readers
 
     def leave(self, stream: StreamEntry, reader: LongPoll | SseSession) -> None:
-        if reader not in self._waiting:
-            return
-        del self._waiting[reader]
-        self._limits.leave(reader.client)
-        readers: _Readers | None = stream.live
+        readers = self._waiting.pop(reader, None)
         if readers is None:
             return
+        self._limits.leave(reader.client)
         if isinstance(reader, LongPoll):
             readers.polls.pop(reader, None)
         else:
             readers.sessions.pop(reader, None)
         if not readers.polls and not readers.sessions:
-            stream.live = None
+            stream.listener = None
 
     def count(self) -> tuple[int, int]:
-        """How many long-polls wait, and how many SSE sessions there are."""
+        """The number of waiting long-polls, and of SSE sessions."""
         kinds = list(map(type, self._waiting))
         return kinds.count(LongPoll), kinds.count(SseSession)
 
     def drain(self) -> None:
-        """The server stops: every waiting reader gets its last word."""
+        """The server stops: every waiting reader gets its last response."""
         self.draining = True
         for reader in list(self._waiting):
             reader.end()
 
-    # -- commits -----------------------------------------------------------------------------
-
-    def committed(self, change: StreamChange) -> None:
-        readers: _Readers = change.stream.live
-        if change.deleted:
-            for poll in list(readers.polls):
-                poll.refuse(StreamNotFound())
-            for session in list(readers.sessions):
-                session.deleted()
-            return
-        before, after = change.before, change.after
-        if before is None or after is None or (before.tail == after.tail and not after.closed):
-            return
-        # Whoever waits at the same offset gets the same slice, read once.
-        pieces: dict[Offset, Slice] = {}
-        for poll in list(readers.polls):
-            poll.wake(pieces)
-        if readers.sessions:
-            self._broadcast(change, before, after, list(readers.sessions))
-
-    def _broadcast(
+    def broadcast(
         self,
         change: StreamChange,
         before: StreamState,
         after: StreamState,
         sessions: list[SseSession],
     ) -> None:
+        """Send a commit to sessions; the event is encoded once."""
         event = b""
         if before.tail != after.tail:
             if after.tail.byte - before.tail.byte > self.chunk_bytes:
-                # Too much for one event: everyone reads it from storage, piece by piece.
+                # Too much for one event: each session reads it from storage, in pieces.
                 for session in sessions:
                     session.pump()
                 return

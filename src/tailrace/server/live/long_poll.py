@@ -1,4 +1,4 @@
-"""A request that waits for what comes next (§5.7)."""
+"""A long-poll: one request that waits for data (§5.7)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -50,7 +50,7 @@ class LongPoll:
         self._live.leave(self._stream, self)
 
     def wake(self, pieces: dict[Offset, Slice]) -> None:
-        """Something was committed: data, closure, or both."""
+        """Respond to a commit: data, closure, or both."""
         self.cancel()
         state = self._stream.durable
         assert state is not None
@@ -80,13 +80,13 @@ class LongPoll:
         self._reply(problem(refusal))
 
     def end(self) -> None:
-        """Time is up, or the server stops."""
+        """The timeout has passed, or the server stops."""
         self.cancel()
         state = self._stream.durable
         if state is None:
             self._reply(problem(StreamNotFound()))
         elif state.tail != self._start:
-            # It was not woken: the answer must not skip what it has not seen.
+            # It was not woken: the response must not skip data.
             self.wake({})
         else:
             self._reply(self._live.reads.nothing_new(state, self._cursor))

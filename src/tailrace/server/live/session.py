@@ -1,4 +1,4 @@
-"""A reader of events (§5.8): at the tail, or on its way there."""
+"""An SSE session (§5.8)."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["SseSession"]
 
 HEARTBEAT_S: Final = 15.0
-# Readers that connected together must not all come back together.
+# Readers that connected together must not all reconnect together.
 _RECYCLE_JITTER: Final = 0.1
 _JOINED_BYTES_MAX: Final = 32 << 10
 _HEARTBEAT: Final = Frame(sse.HEARTBEAT)
@@ -25,10 +25,10 @@ _HEARTBEAT: Final = Frame(sse.HEARTBEAT)
 
 class SseSession:
     """
-    One SSE reader: `position` is all that it has been sent.
+    One SSE reader; everything before `position` has been sent to it.
 
-    It is either at the tail, and then `advance` gives it each commit's frame, or behind, and then
-    `pump` reads on from storage whenever the sink has room.
+    At the tail, `advance` sends it the frame of each commit. Behind the tail, `pump` reads from
+    storage whenever the sink has room.
     """
 
     endless = True
@@ -44,15 +44,15 @@ class SseSession:
         self._stream = stream
         state = stream.durable
         assert state is not None
-        # Deleted and created again under the same name is another stream.
+        # A stream that is deleted and created again under the same name is another one.
         self._stream_id = state.id
         self._sink: Sink | None = None
         self._done = False
-        # Its end came before its beginning: revoked while its head was on its way.
+        # Ended before it started: its credentials were revoked while its headers were sent.
         self._ended = False
         self._pumping: asyncio.Handle | None = None
         self._timers: list[asyncio.TimerHandle] = []
-        # From now on, not from `start`: a stream that nobody waits for may leave memory.
+        # Now, not in `start`: a commit in between must not be missed.
         live.join(stream, self)
 
     # -- the transport's side ----------------------------------------------------------------
@@ -93,10 +93,10 @@ class SseSession:
     # -- the stream's side -------------------------------------------------------------------
 
     def advance(self, before: Offset, after: StreamState, frame: Frame) -> None:
-        """A commit, encoded for all: take it if it is what comes next."""
+        """Send the frame of a commit, if it follows what was sent."""
         sink = self._sink
         if sink is None or sink.blocked or self.position != before:
-            # Behind: `pump` reads it from storage when it gets there.
+            # Behind: `pump` will read it from storage.
             return
         self.position = after.tail
         self._live.sent_bytes += len(frame.data)
@@ -105,7 +105,7 @@ class SseSession:
             self._finish()
 
     def pump(self) -> None:
-        """Send what lies between the position and the tail, one chunk a turn of the loop."""
+        """Send what is between the position and the tail, one chunk per turn of the loop."""
         self._pumping = None
         sink = self._sink
         if self._done or sink is None or sink.blocked:
@@ -122,16 +122,16 @@ class SseSession:
         try:
             self.position, event = self._live.event(self._stream, self.position)
         except Refusal:
-            # Retention has passed it by: the control event tells where it was.
+            # No longer retained: the control event has the position of this reader.
             self.end()
             return
         except Exception as error:
-            # The reader comes back to where it was, and is told what is wrong then.
+            # The reader reconnects at its position, and gets the error then.
             self._live.report(error)
             self._finish()
             return
         if len(event.data) <= _JOINED_BYTES_MAX:
-            # In one piece, as commits come: whoever looks at pieces finds both events in one.
+            # In one write, as for commits: some clients expect both events in one chunk.
             self._control(state, event.data)
         else:
             self._live.sent_bytes += len(event.data)
@@ -148,7 +148,7 @@ class SseSession:
             self._finish()
 
     def end(self) -> None:
-        """§8.2: about every minute, and when the server stops: a last control event."""
+        """§8.2: about every minute, and when the server stops: send a last control event."""
         state = self._stream.durable
         if self._sink is None:
             self._ended = True
@@ -162,7 +162,7 @@ class SseSession:
         self._finish()
 
     def _beat(self) -> None:
-        """A comment now and then keeps proxies from closing a quiet connection."""
+        """Send a comment, which keeps proxies from closing an idle connection."""
         if self._sink is not None and not self._sink.blocked:
             self._sink.write_frame(_HEARTBEAT)
         self._live.engine.touch(self._stream)

@@ -107,7 +107,7 @@ class Families(Collector):
         readers = {"long-poll": polls, "sse": sessions}
         yield _gauge("tailrace_live_readers", ("kind",), readers)
         yield _gauge("tailrace_connections", (), {"": metrics.connections()})
-        hot = metrics.engine.hot
+        hot = metrics.engine.stream_cache
         yield _gauge("tailrace_streams_hot", (), {"": len(hot)})
         yield _counter("tailrace_stream_cache_hits_total", (), {"": hot.hits})
         yield _counter("tailrace_stream_cache_misses_total", (), {"": hot.misses})
@@ -129,7 +129,7 @@ class Families(Collector):
         streams: dict[str, int] = {}
         sizes: dict[str, int] = {}
         for key in meters.bucket_appends:
-            state = self._metrics.engine.buckets.bucket(key).durable
+            state = self._metrics.engine.buckets.entry(key).durable
             if state is not None:
                 streams[key.decode()] = state.streams
                 sizes[key.decode()] = state.bytes
