@@ -1,6 +1,6 @@
 """
-Streams on storage: the state machine, group commit and what is kept in memory.
+Streams on storage: the state machine, group commit and a cache of states.
 
-`core.Engine` is the one implementation of those; a `base.Store` is where records lie, either
+`engine.Engine` implements these over a `base.Store`, which stores records: either
 `memory.MemoryStore` or `rocks.RocksStore`.
 """

@@ -1,12 +1,12 @@
 """
-The form of a backup: a tar that says at its beginning what it has, and at its end what that was.
+The form of a backup: a tar archive.
 
-    manifest.json       what this is, from where in time, and the name and size of each file
+    manifest.json       kind, version, time, and the name and size of each file
     data/…              the files of a data directory, in the order of the manifest
     SHA256SUMS          of all members before it, as `sha256sum -c` reads them
 
-Its size is known before its first byte, and a backup without its last member is none: one that was
-cut off is noticed, whatever it was cut off by.
+Its size is known in advance, and a backup without its last member is invalid: a truncated backup is
+always noticed.
 """
 
 import tarfile
@@ -40,13 +40,13 @@ MANIFEST: Final = "manifest.json"
 DATA: Final = "data/"
 SUMS: Final = "SHA256SUMS"
 MANIFEST_BYTES_MAX: Final = 256 << 20
-"""A manifest names each file of a large snapshot: about 60 bytes each."""
+"""A manifest has about 60 bytes for each file of a large snapshot."""
 _BLOCK: Final = tarfile.BLOCKSIZE
 _DIGEST_CHARS: Final = 64
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
-    """A file of a backup, by its name below the data directory."""
+    """A file of a backup; its name is relative to the data directory."""
 
     name: str
     size: int
@@ -58,12 +58,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     version: int
     tailrace: str
-    """The version of the server that made it."""
+    """The version of the server that made the backup."""
     storage_format: int
     time_ms: int
-    """When it was taken, ms since 1970: what was acknowledged before this is in it."""
+    """When it was taken, ms since 1970: everything acknowledged before this is in it."""
     counters: dict[str, int]
-    """Where the store was."""
+    """The counters of the store at that moment."""
     bytes: int
     """Of all files together."""
     files: list[ManifestFile]
@@ -89,32 +89,32 @@ def make_manifest(
 
 
 def head(name: str, size: int, time_ms: int) -> bytes:
-    """What comes before the bytes of a member."""
+    """The tar header of a member."""
     member = tarfile.TarInfo(name)
     member.size = size
     member.mtime = time_ms // 1000
     member.mode = 0o600
-    # Not `ustar`, which knows no files above 8 GiB.
+    # Not `ustar`, which cannot have files above 8 GiB.
     return member.tobuf(tarfile.GNU_FORMAT)
 
 
 def padding(size: int) -> bytes:
-    """What comes after the bytes of a member."""
+    """The bytes between a member and the next header."""
     return bytes(-size % _BLOCK)
 
 
 def end() -> bytes:
-    """What comes after the last member."""
+    """The end of the archive."""
     return bytes(2 * _BLOCK)
 
 
 def sums_text(sums: Iterable[tuple[str, str]]) -> bytes:
-    """The last member: names and SHA-256."""
+    """The last member: the SHA-256 and name of each member before it."""
     return "".join(f"{digest}  {name}\n" for name, digest in sums).encode()
 
 
 def archive_size(manifest: bytes, files: Iterable[CopiedFile]) -> int:
-    """The size of the whole."""
+    """The size of the whole archive."""
     names = [(MANIFEST, len(manifest)), *((DATA + file.name, file.size) for file in files)]
     sums = sum(_DIGEST_CHARS + 3 + len(name.encode()) for name, _ in names)
     members = [*names, (SUMS, sums)]

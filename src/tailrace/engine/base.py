@@ -1,11 +1,11 @@
 """
 The contract of a store. One suite, `tests/contract`, runs over every implementation.
 
-A store keeps, for each stream, a checkpoint of its state and the records that came after it; a
-name for each stream, in order; buckets; the bytes of snapshots; an index of when streams end; and
-what is no longer needed until it is reclaimed. It judges nothing.
+A store keeps, for each stream, a checkpoint of its state and the records after it; the names of
+streams, in order; buckets; the bytes of snapshots; an index of when streams expire; and garbage
+until it is reclaimed. It decides nothing.
 
-What the engine owes it: all calls come from one thread, except `sync`, `compact`, `unlink`,
+The duties of the engine: all calls come from one thread, except `sync`, `compact`, `unlink`,
 `read_snapshot`, `log_bytes`, the methods of a `Spool`, and `prepare`, `gather` and `discard` of a
 `StoreCopy`, which may run in other threads at any time; at most one transaction is being written or
 synced at a time.
@@ -27,7 +27,7 @@ SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
 
 
 class Due(NamedTuple):
-    """An entry of the expiry index: look at this stream at this moment."""
+    """An entry of the expiry index: check this stream at this time."""
 
     deadline: int
     id: int
@@ -35,14 +35,14 @@ class Due(NamedTuple):
 
 
 class Garbage(NamedTuple):
-    """What still takes up room and is not needed: a stream, the beginning of one, a snapshot."""
+    """Data that is no longer needed: a stream, the beginning of one, or a snapshot."""
 
     id: int
     bytes: int
     until: int | None = None
-    """Of a stream that lives on: the byte offset before which nothing is retained."""
+    """Of a stream that still exists: the byte offset before which nothing is retained."""
     file: bool = False
-    """A snapshot that has a file of its own, which `Store.unlink` removes first."""
+    """A snapshot in its own file, which `Store.unlink` removes first."""
 
 
 def anything(_garbage: Garbage) -> bool:
@@ -50,12 +50,12 @@ def anything(_garbage: Garbage) -> bool:
 
 
 class Spool(ABC):
-    """A large snapshot on its way to the disk, beside the log: nobody sees it until published."""
+    """A large snapshot that is being written, beside the log. Invisible until it is published."""
 
     @abstractmethod
     def write(self, chunk: bytes) -> None:
         """
-        Add `SNAPSHOT_CHUNK_BYTES`, or what is left at the end.
+        Add `SNAPSHOT_CHUNK_BYTES`, or less at the end.
 
         Raises:
             OSError: The disk is full, or fails.
@@ -63,11 +63,11 @@ class Spool(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Make it survive a crash. Only then may a record refer to it. Raises like `write`."""
+        """Make it durable. Only then may a record refer to it. Raises like `write`."""
 
     @abstractmethod
     def discard(self) -> None:
-        """Remove it: the upload was given up, or refused."""
+        """Remove it: the upload was cancelled, or refused."""
 
 
 class Transaction(ABC):
@@ -75,7 +75,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def create(self, key: bytes, state: StreamState) -> None:
-        """Name a stream and store its first checkpoint."""
+        """Store the name of a stream and its first checkpoint."""
 
     @abstractmethod
     def append(self, stream_id: int, at: Offset, record: AppendRecord) -> None:
@@ -83,52 +83,52 @@ class Transaction(ABC):
 
     @abstractmethod
     def checkpoint(self, key: bytes, state: StreamState) -> None:
-        """Store a state, so that loading it need not replay what came before."""
+        """Store a state, so that loading it replays nothing from before."""
 
     @abstractmethod
     def delete(self, key: bytes, state: StreamState) -> None:
-        """Forget the name and the state; the records and the snapshot become garbage."""
+        """Delete the name and the state; the records and the snapshot become garbage."""
 
     @abstractmethod
     def schedule(self, due: Due) -> None:
-        """Have `Store.due` return this entry from its moment on."""
+        """Add an entry to the expiry index."""
 
     @abstractmethod
     def unschedule(self, due: Due) -> None:
-        """Take an entry out of the expiry index."""
+        """Remove an entry from the expiry index."""
 
     @abstractmethod
     def reserve_ids(self, until: int) -> None:
-        """After a restart `Store.next_id` is at least this."""
+        """After a restart, `Store.next_id` is at least this."""
 
     @abstractmethod
     def publish(
         self, key: bytes, before: StreamState, after: StreamState, content: bytes | None
     ) -> None:
         """
-        Store the state that shows a snapshot, and its bytes if it is inline.
+        Store the state with a snapshot, and the bytes of the snapshot if it is inline.
 
-        The snapshot before it, and the records that it covers, become garbage.
+        The previous snapshot, and the records that this one covers, become garbage.
         """
 
     @abstractmethod
     def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
-        """Store a bucket, or forget it."""
+        """Store a bucket, or delete it."""
 
     @abstractmethod
     def reclaim(self, garbage: Garbage) -> None:
-        """Delete what is no longer needed, and the note that it is."""
+        """Delete garbage, and its entry."""
 
 
 class Store(ABC):
-    """Where streams lie."""
+    """Stores streams."""
 
     durable: bool
-    """Whether `sync` does anything, and so needs a thread of its own."""
+    """Whether `sync` does anything, and so needs a thread."""
     cut_bytes: int = 0
-    """How much of a damaged log was cut off to open it at all."""
+    """The bytes of a damaged log that were cut off to open it."""
     next_id: int
-    """The first internal id that no stream, living or deleted, ever had."""
+    """The first internal id that was never used."""
 
     @abstractmethod
     def begin(self) -> Transaction: ...
@@ -136,7 +136,7 @@ class Store(ABC):
     @abstractmethod
     def write(self, transaction: Transaction) -> None:
         """
-        Make a transaction visible to reads; after `sync` it also survives a crash.
+        Make a transaction visible to reads; after `sync` it is durable too.
 
         Raises:
             Exception: Any failure is final: the caller must write nothing more.
@@ -144,19 +144,19 @@ class Store(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Make all that was written survive a crash. A failure is final, and never tried again."""
+        """Make everything that was written durable. A failure is final, and never retried."""
 
     @abstractmethod
     def load(self, key: bytes) -> StreamState | None:
-        """A stream's state: its checkpoint and the records after it, folded."""
+        """A stream's state: its checkpoint with the records after it applied."""
 
     @abstractmethod
     def scan(self, stream_id: int, start: int, end: int) -> Iterator[bytes]:
-        """Stored records that lie in these bytes, from the one that contains `start` on."""
+        """Stored records in a range of bytes, from the one that contains `start` on."""
 
     @abstractmethod
     def due(self, now: int, count_max: int) -> list[Due]:
-        """Entries of the expiry index whose moment has come, earliest first."""
+        """Entries of the expiry index that are due, earliest first."""
 
     @abstractmethod
     def bucket(self, bucket: bytes) -> BucketState | None:
@@ -172,7 +172,7 @@ class Store(ABC):
 
     @abstractmethod
     def spool(self, snapshot_id: int) -> Spool:
-        """A place for the bytes of a large snapshot. Touches no disk before its first `write`."""
+        """A writer for a large snapshot. It does not use the disk before its first `write`."""
 
     @abstractmethod
     def read_snapshot(self, snapshot: SnapshotInfo, index: int) -> bytes:
@@ -180,17 +180,17 @@ class Store(ABC):
         One chunk of a snapshot; an inline one is chunk 0. Call it in a thread if it is not inline.
 
         Raises:
-            StorageDamaged: It is not what was stored.
+            StorageDamaged: It differs from what was stored.
         """
 
     @abstractmethod
     def garbage(self, count_max: int, allow: Callable[[Garbage], bool] = anything) -> list[Garbage]:
-        """What is not reclaimed yet and may be."""
+        """Garbage that may be reclaimed."""
 
     @abstractmethod
     def unlink(self, garbage: Garbage) -> None:
         """
-        Remove the file of a snapshot. Slow; call it in a thread. Twice is as good as once.
+        Remove the file of a snapshot, if it exists. Slow; call it in a thread.
 
         Raises:
             OSError: It cannot be removed.
@@ -199,34 +199,34 @@ class Store(ABC):
     @abstractmethod
     def compact(self, first: tuple[int, int], last: tuple[int, int]) -> None:
         """
-        Give the room of what was reclaimed back to the disk. Slow; call it in a thread.
+        Return the space of reclaimed data to the disk. Slow; call it in a thread.
 
-        From a record to before another, each an id and a byte offset.
+        The range is from a record to before another, each an id and a byte offset.
         """
 
     @abstractmethod
     def free_bytes(self) -> int | None:
-        """Room left on the disk beyond what is kept in reserve; None where it does not matter."""
+        """Free space on the disk, without the reserve; None if there is no limit."""
 
     def sizes(self) -> dict[str, int]:
-        """What is stored, in bytes by where it lies; for people, and so not to the byte."""
+        """Stored bytes by kind, approximately."""
         return {}
 
     def log_bytes(self) -> int | None:
-        """The size of the log, if there is one. Looks at files: call it in a thread."""
+        """The size of the log, if there is one. Reads the directory: call it in a thread."""
         return None
 
-    def cache_looks(self) -> tuple[int, int] | None:
-        """How often storage found what it needed in memory, and how often it did not."""
+    def cache_lookups(self) -> tuple[int, int] | None:
+        """Hits and misses of the block cache."""
         return None
 
     def copy(self) -> StoreCopy | None:
-        """A copy of all that is stored, yet to be taken; None where there are no files to copy."""
+        """A consistent copy, still to be taken; None if there are no files to copy."""
         return None
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Make a `compact` under way in a thread return early."""
+        """Make a running `compact` return early."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -50,7 +50,7 @@ _PRODUCER: Final = 2
 _STREAM_SEQ: Final = 4
 _LENGTHS: Final = 8
 
-# Lengths are copied as they lie in memory.
+# Lengths are copied as they are in memory.
 assert array("I").itemsize == 4
 assert sys.byteorder == "little"
 
@@ -60,7 +60,7 @@ def encode_record(at: Offset, record: AppendRecord) -> bytes:
     flags = _CLOSES if record.closes else 0
     extra = b""
     if record.producer is None and record.stream_seq is None and not record.lengths:
-        # Most appends: no more than the fixed part.
+        # Most appends have only the fixed part.
         count = 1 if record.payload else 0
         return (
             HEAD.pack(_VERSION, flags, 0, HEAD.size, count, at.message, at.byte, record.time)
@@ -85,7 +85,7 @@ def encode_record(at: Offset, record: AppendRecord) -> bytes:
 
 
 def decode_record(value: bytes) -> tuple[Offset, AppendRecord]:
-    """A stored record and where it lies: the inverse of `encode_record`."""
+    """A stored record and its offset: the inverse of `encode_record`."""
     version, flags, _, start, count, message, byte, time = HEAD.unpack_from(value)
     if version != _VERSION:
         raise ValueError(f"record version {version} is not known")

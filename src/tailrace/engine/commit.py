@@ -251,6 +251,8 @@ class GroupCommit:
             if not self._sync(lambda error: call(partial(self._fail, error))):
                 return
             call(self._settle, batch)
+            # The thread must not keep the last batch, and its entries, in memory.
+            del batch
 
     def _settle(self, batch: CommitBatch) -> None:
         """The batch is durable: publish it, wake readers, send replies."""

@@ -1,4 +1,4 @@
-"""The memory store: the reference implementation, the model in tests, and `--engine memory`."""
+"""The memory store: the reference implementation, for tests and for `--engine memory`."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ class MemoryStore(Store):
         self.records: dict[int, _Records] = {}
         self.index: list[Due] = []
         self.buckets: dict[bytes, BucketState] = {}
-        # The keys of each bucket's streams, in order; those of the base surface under no name.
+        # The keys of each bucket's streams, in order; those of the base surface under b"".
         self.listed: dict[bytes, list[bytes]] = {}
         self.snapshots: dict[int, list[bytes]] = {}
         self.discarded: dict[tuple[int, int | None], Garbage] = {}
@@ -108,13 +108,13 @@ class MemoryStore(Store):
     def unlink(self, garbage: Garbage) -> None: ...
 
     def trim(self, stream_id: int, until: int) -> None:
-        """Drop the records that lie wholly before a byte."""
+        """Delete the records that are wholly before a byte."""
         records = self.records.get(stream_id)
         if records is None:
             return
         count = bisect_left(records.starts, until)
         if count and count == bisect_right(records.starts, until):
-            # No record starts there: the one before may reach beyond.
+            # No record starts there: the one before may extend beyond it.
             value = records.values[count - 1]
             if records.starts[count - 1] + len(value) - HEAD.unpack_from(value)[3] > until:
                 count -= 1
@@ -131,7 +131,7 @@ class MemoryStore(Store):
 
 
 class _MemorySpool(Spool):
-    """A large snapshot in the making."""
+    """A large snapshot that is being written."""
 
     def __init__(self, snapshots: dict[int, list[bytes]], snapshot_id: int) -> None:
         self._snapshots = snapshots

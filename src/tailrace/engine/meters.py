@@ -1,11 +1,11 @@
 """
-What the engine counts about itself: plain numbers, read by whoever shows them.
+The engine's own counters, as plain numbers.
 
-Rule 1: counting costs a few additions. No label is looked up and no lock taken: everything is
-counted on the loop, except an fsync's time, of which there is one at a time.
+Rule 1: counting costs a few additions, without labels and locks. Everything is counted on the event
+loop, except the time of an fsync, and there is one at a time.
 
-Rule 2: no number of buckets makes this grow: the first ones that are met are counted by name, for
-as long as the process lives, all others together.
+Rule 2: memory is bounded. The first buckets are counted by name, for the life of the process; all
+others are counted together.
 """
 
 from bisect import bisect_left
@@ -24,15 +24,15 @@ LATENCY_S: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
     10.0,
 )  # fmt: skip
-"""From what an fsync of a fast disk takes to what clients give up after."""
+"""From the fsync of a fast disk to the timeouts of clients."""
 OTHER: Final = "other"
-"""What buckets are called that are not counted by name. One that is called so is one of them."""
+"""The label of buckets that are not counted by name. A bucket of this name is one of them."""
 BUCKETS_STEP: Final = 1024
 _OTHER_KEY: Final = OTHER.encode()
 
 
 class Histogram:
-    """How many values were at most each bound; the last count is of those above all of them."""
+    """The number of values up to each bound; the last count is of those above all bounds."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -60,12 +60,12 @@ class Meters:
         self.bucketed_streams = 0
         self.bucketed_bytes = 0
         self.buckets_max = 0
-        """How many are counted by name; more come under `other_appends`."""
+        """This many are counted by name, the others in `other_appends`."""
         self.bucket_appends: dict[bytes, int] = {}
         self.other_appends = 0
 
     def count_buckets(self, store: "Store", buckets_max: int) -> None:
-        """Learn of the buckets that there are, once, before anything is committed."""
+        """Count the existing buckets, once, before anything is committed."""
         self.buckets_max = buckets_max
         after = b""
         while names := store.bucket_names(b"", after, BUCKETS_STEP):
@@ -75,9 +75,9 @@ class Meters:
 
     def committed(self, batch: "CommitBatch") -> int:
         """
-        A batch is durable, and not published yet: buckets still say what was before.
+        Count a durable batch before it is published: its buckets have their previous states.
 
-        Returns how many appends it has.
+        Returns the number of its appends.
         """
         # First, so that a bucket is known when its first appends are counted.
         for changed, state in batch.buckets.items():

@@ -1,9 +1,9 @@
 """
-What long answers still read: it is not reclaimed until they are done.
+Pins: data that a long response still reads is not reclaimed until the response is complete.
 
-What is stored never changes, it only goes. So an answer that takes its time, a bootstrap or the
-download of a snapshot, sees one consistent view if it holds on to a state and to what that state
-refers to; no iterator or database snapshot has to stay open for it.
+Stored data never changes, it is only deleted. So a long response, a bootstrap or the download of
+a snapshot, sees one consistent view if it pins a state and what the state refers to. It needs no
+open iterator or database snapshot.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,27 +16,27 @@ __all__ = ["Pins"]
 
 
 class Pins:
-    """Who reads what, by internal id."""
+    """What is being read, by internal id."""
 
     def __init__(self) -> None:
-        # For each id the byte offsets from which on it is being read.
+        # For each id, the byte offsets from which it is being read.
         self._held: dict[int, list[int]] = {}
         self._files_held = 0
 
     def hold(self, state: StreamState) -> Callable[[], None]:
-        """Keep what a state refers to, until the function that is returned is called."""
+        """Pin what a state refers to, until the returned function is called."""
         held = [(state.id, state.earliest.byte)]
         if state.snapshot is not None:
             held.append((state.snapshot.id, 0))
         return self._hold(held)
 
     def hold_snapshot(self, snapshot: SnapshotInfo) -> Callable[[], None]:
-        """Keep a snapshot alone, likewise."""
+        """Pin a snapshot only."""
         return self._hold([(snapshot.id, 0)])
 
     @contextmanager
     def hold_files(self) -> Iterator[None]:
-        """Keep all files of snapshots meanwhile: somebody is about to link them."""
+        """Pin all files of snapshots, while a backup links them."""
         self._files_held += 1
         try:
             yield
@@ -48,7 +48,7 @@ class Pins:
             self._held.setdefault(key, []).append(start)
 
         def release() -> None:
-            # More than once is as good as once.
+            # A second call does nothing.
             for key, start in held:
                 starts = self._held[key]
                 starts.remove(start)
@@ -59,7 +59,7 @@ class Pins:
         return release
 
     def allow(self, garbage: Garbage) -> bool:
-        """Whether nobody reads this any more."""
+        """Whether garbage is not being read."""
         if garbage.file and self._files_held:
             return False
         starts = self._held.get(garbage.id)

@@ -1,8 +1,8 @@
 """
-Reading whole messages out of stored records.
+Reads whole messages from stored records.
 
-A record holds one message or a batch of them; an offset may lie inside a batch, and a limit may cut
-one. Both always fall on message boundaries, which the record's lengths give.
+A record has one message or a batch of them. An offset may be inside of a batch, and a limit may
+split one: always at a message boundary, which the record's lengths give.
 """
 
 from bisect import bisect_right
@@ -21,33 +21,33 @@ __all__ = ["Slice", "check_bounds", "locate", "read_records", "read_slice"]
 
 
 RECORD_SLICES_MAX: Final = 16
-"""A record is read whole for each slice of it: where nothing else forbids, in so many at most."""
+"""A record is read whole for each slice of it; it is split into at most this many slices."""
 RECORD_WHOLE_BYTES_MAX: Final = 4 << 20
-"""Who reads record by record is given one of up to this size in one slice."""
+"""`read_records` returns a record of up to this size in one slice."""
 RECORDS_MAX: Final = 1024
-"""So many records are read in one go: they may be of one byte each,"""
+"""At most this many records per slice: they may be of one byte each."""
 MESSAGES_MAX: Final = 65_536
-"""and so may the messages of one."""
+"""At most this many messages per slice."""
 _FIT_COUNT: Final = 4096
 
 
 class Slice(NamedTuple):
-    """Stored bytes of the messages between two offsets, a piece for each record."""
+    """Stored bytes of the messages between two offsets, one part per record."""
 
     start: Offset
     end: Offset
     parts: list[bytes | memoryview]
     lengths: list[Sequence[int]]
-    """Of the messages in each part, if they were asked for."""
+    """Of the messages in each part, if requested."""
     times: Sequence[int] = ()
-    """When each part was committed, likewise."""
+    """When each part was committed, if requested."""
     producers: Sequence[str | None] = ()
-    """Who wrote each part, if that was asked for."""
+    """The producer of each part, if requested."""
 
 
 def check_bounds(state: StreamState, offset: Offset) -> None:
     """
-    Check an offset as far as the state alone can tell.
+    Check an offset against the state only.
 
     Raises:
         OffsetBeyondTail, OffsetGone, OffsetMisaligned: It is not one that this stream returned.
@@ -64,7 +64,7 @@ def check_bounds(state: StreamState, offset: Offset) -> None:
 
 def locate(store: Store, state: StreamState, offset: Offset) -> None:
     """
-    Check an offset without reading what follows it.
+    Check an offset without reading the messages after it.
 
     Raises:
         OffsetBeyondTail, OffsetGone, OffsetMisaligned: It is not one that this stream returned.
@@ -80,7 +80,7 @@ def read_slice(
     """
     Whole messages from `start` on, at most `bytes_max` unless the first alone is larger.
 
-    `lengths` says where in it messages end, and takes more of a batch that is large.
+    `lengths` adds the lengths of messages, and takes more of a large batch.
 
     Raises:
         OffsetBeyondTail, OffsetGone, OffsetMisaligned: As for `locate`.
@@ -97,7 +97,7 @@ def read_slice(
         size = len(value) - head
         skipped = 0
         if first_byte != byte or first_message != message:
-            # Only the first record can begin elsewhere: before the offset, which lies inside it.
+            # The first record may begin before the offset, which is inside of it.
             skipped = _skip(value, head, count, message - first_message, byte - first_byte, start)
             size -= byte - first_byte
         if lengths and not found.parts:
@@ -117,7 +117,7 @@ def read_slice(
         if length < size:
             return found._replace(end=Offset(message, byte))
     if byte != state.tail.byte:
-        # All of the stream is stored, so something that was stored is not there.
+        # Records are missing: the scan ended before the tail.
         raise StorageDamaged(start.token())
     return found._replace(end=Offset(message, byte))
 
@@ -133,14 +133,14 @@ def read_records(
     producers: bool = False,
 ) -> Slice:
     """
-    The messages from one known offset towards another, with all that their records say of them.
+    Messages from one known offset towards another, with the lengths, times and producers.
 
-    Record by record: about so many bytes, and more if a record is larger, since each is read whole;
+    Record by record: about `bytes_about`, and more if a record is larger, since each is read whole;
     but never more than `bytes_max`, unless the first message alone is larger. Fewer, if they are
     very small.
 
     Raises:
-        OffsetMisaligned: `start` does not lie between two messages.
+        OffsetMisaligned: `start` is not a message boundary.
         StorageDamaged: What was stored cannot be read.
     """
     message, byte = start
@@ -156,7 +156,7 @@ def read_records(
             skipped = _skip(value, head, count, message - first_message, byte - first_byte, start)
         size = len(value) - head - (byte - first_byte)
         if not parts:
-            # What is cut is read again for the rest: in one go, or in few.
+            # The rest of a split record is read again: split it seldom.
             whole = size if size <= RECORD_WHOLE_BYTES_MAX else size // RECORD_SLICES_MAX
             room = min(max(room, whole), bytes_max)
         elif size > room or message + count - start.message > MESSAGES_MAX:
@@ -177,7 +177,7 @@ def read_records(
         byte += length
         room -= length
         if length < size or room <= bytes_about // 2 or len(parts) == RECORDS_MAX:
-            # Not to read one more, only to see that it does not fit.
+            # Do not read another record that will not fit.
             break
     if not parts and start != until:
         raise StorageDamaged(start.token())
@@ -185,13 +185,13 @@ def read_records(
 
 
 def _let_go(parts: list[bytes | memoryview], value: bytes) -> None:
-    """Whoever takes his time with a piece of a large batch must not hold all of it."""
+    """Copy a small part of a large batch, so that a slow reader does not keep all of it."""
     if len(parts[-1]) < len(value) // 2:
         parts[-1] = bytes(parts[-1])
 
 
 def _skip(value: bytes, head: int, count: int, messages: int, size: int, start: Offset) -> int:
-    """How many messages of a batch lie before an offset, which must be one of its boundaries."""
+    """The number of messages of a batch before an offset, which must be one of its boundaries."""
     if not 0 < messages < count or sum(lengths_of(value, head, count)[:messages]) != size:
         raise OffsetMisaligned(start.token())
     return messages
@@ -207,13 +207,13 @@ def _fit(
     first: bool,
     end: int | None = None,
 ) -> tuple[int, int]:
-    """How many messages of a batch, up to `end`, fit, and their bytes; the very first does."""
+    """How many messages of a batch, up to `end`, fit, and their bytes; the first always does."""
     lengths = lengths_of(value, head, count)
     taken = length = 0
     end = count if end is None else end
     for at in range(skipped, end, _FIT_COUNT):
         ends = list(accumulate(lengths[at : min(end, at + _FIT_COUNT)], initial=length))
-        # No room at all may be left, or less: then not even the nothing before the first fits.
+        # `room` may be negative: then `bisect_right` returns 0.
         fitting = max(0, bisect_right(ends, room) - 1)
         taken, length = taken + fitting, ends[fitting]
         if fitting < len(ends) - 1:

@@ -1,15 +1,15 @@
 """
-A backup back into a data directory: all of it, exactly as it was sent, or nothing.
+Restores a backup to a data directory: all of it, exactly as it was sent, or nothing.
 
-Rule 1: nothing in a backup is believed before it is checked: what its manifest says is compared
-with each member's name, kind and size, and what its last member says with each member's bytes.
+Rule 1: nothing in a backup is trusted before it is checked. The manifest is compared with the name,
+kind and size of each member, and the last member with the bytes of each.
 
-Rule 2: names decide nothing. Only those that a data directory has are taken; there are no links,
-no directories, no members that the manifest does not name, and none twice.
+Rule 2: only names that a data directory has are accepted. Links, directories, members that the
+manifest does not name, and repeated members are refused.
 
-Rule 3: what was restored is a database when everything is in it and safe on the disk. A directory
-that did not exist appears then, under its name; one that did is filled, so that its owner, its
-rights and what is mounted there stay, and CURRENT comes last, without which there is no database.
+Rule 3: the result becomes a database when everything is in it and durable. A directory that did not
+exist is renamed into place then. An existing one is filled, so that its owner, permissions and
+mounts stay; CURRENT, without which there is no database, is moved last.
 """
 
 import errno
@@ -37,6 +37,7 @@ from tailrace.engine.backup_format import (
     padding,
     sums_text,
 )
+from tailrace.exceptions import TailraceError
 
 __all__ = ["BackupInvalid", "DirectoryTaken", "restore"]
 
@@ -44,17 +45,20 @@ _BLOCK: Final = tarfile.BLOCKSIZE
 _PIECE_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}|snapshots/0[0-9]{19}", re.ASCII)
 _CURRENT: Final = "CURRENT"
-# Of a header: the one field that its checksum does not cover is the checksum.
+# The one field of a header that its checksum does not cover.
 _CHECKSUM: Final = slice(148, 156)
 _CHECKSUM_FORM: Final = re.compile(rb"[0-7]{6}\0 ")
 
 
-class BackupInvalid(Exception):
-    """This is no backup, or not a whole one; the message says what is wrong with it."""
+class BackupInvalid(TailraceError):
+    """The input is not a backup, or not a complete one."""
+
+    message = "{reason}"
+    reason: str
 
 
-class DirectoryTaken(Exception):
-    """The directory to restore into has something in it already."""
+class DirectoryTaken(TailraceError):
+    """The directory to restore to is not empty."""
 
 
 def restore(
@@ -66,16 +70,15 @@ def restore(
     """
     Check a backup and write it to a directory, which must be empty or not exist.
 
-    `storage_format` is the newest that can be served. `started` is told the manifest, and returns
-    what to call with each number of bytes that was written.
+    `storage_format` is the newest that can be served. `started` is called with the manifest, and
+    returns a callback for the number of bytes written.
 
     Raises:
         BackupInvalid: Nothing was written.
-        DirectoryTaken: Likewise.
-        NotADirectoryError: Likewise; there is something else.
-        OSError: It cannot be read, or not be written.
+        DirectoryTaken, NotADirectoryError: Nothing was written.
+        OSError: The backup cannot be read, or the directory not be written.
     """
-    # What a link leads to, and not the link.
+    # The target of a link, and not the link.
     directory = Path(os.path.realpath(directory))
     inside = _is_empty(directory)
     reader = _Reader(source)
@@ -104,7 +107,7 @@ def restore(
 
 
 def _is_empty(directory: Path) -> bool:
-    """Whether there is a directory to fill; otherwise there is nothing."""
+    """Whether there is an empty directory; otherwise there is nothing at the path."""
     if not os.path.lexists(directory):
         return False
     if not directory.is_dir():
@@ -115,14 +118,14 @@ def _is_empty(directory: Path) -> bool:
 
 
 def _make_parents(directory: Path) -> list[Path]:
-    """The directories that name those that had to be made."""
+    """Create missing parents; returns the directories that have new entries."""
     missing = [path for path in directory.parents if not path.exists()]
     directory.parent.mkdir(parents=True, exist_ok=True)
     return [path.parent for path in missing]
 
 
 def _give_to_owner(part: Path, directory: Path) -> None:
-    """Whom the directory belongs to, its files do: an administrator may restore for a server."""
+    """Files belong to the owner of the directory: an administrator may restore for a server."""
     if os.geteuid() == 0:
         owner = directory.stat()
         for path in (part, *part.rglob("*")):
@@ -145,7 +148,7 @@ def _check_manifest(manifest: Manifest, storage_format: int) -> None:
 
 
 class _Reader:
-    """A tar, of which every byte is read once, in order, and expected."""
+    """Reads a tar archive in order; every byte of it must be as expected."""
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source
@@ -180,7 +183,7 @@ class _Reader:
         self._sums.append((DATA + name, check.hexdigest()))
 
     def finish(self) -> None:
-        """The checksums, and nothing after them."""
+        """Check the checksums, and that nothing follows them."""
         expected = sums_text(self._sums)
         size = self._head(SUMS, None)
         found = self._take(size) if size == len(expected) else b""
@@ -191,7 +194,7 @@ class _Reader:
             raise BackupInvalid("there is something after its end")
 
     def _head(self, name: str, size: int | None) -> int:
-        """The header of the next member; its size."""
+        """Read the header of the next member; returns its size."""
         block = self._take(_BLOCK)
         try:
             found = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
@@ -228,7 +231,7 @@ def _first_wrong(found: bytes, expected: bytes) -> str:
 
 
 def _move_up(part: Path, directory: Path) -> None:
-    """Without CURRENT it is no database, so that comes last."""
+    """Move the files to the directory, CURRENT last."""
     for path in sorted(part.iterdir(), key=lambda path: path.name == _CURRENT):
         if path.name == _CURRENT:
             _sync(directory)
@@ -237,7 +240,7 @@ def _move_up(part: Path, directory: Path) -> None:
 
 
 def _sync_all(root: Path) -> None:
-    """All files, and then the directories that name them."""
+    """Sync all files, and then their directories."""
     paths = list(root.rglob("*"))
     for path in (*sorted(paths, key=Path.is_dir), root):
         _sync(path)

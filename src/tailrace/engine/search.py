@@ -1,8 +1,8 @@
 """
-Where in a stream a message, a byte or a moment is: by looking at few records, however long it is.
+Finds the offset of a message, a byte or a time in a stream, by reading few records.
 
-The record that holds a byte is found at once; each look at one says which messages, which bytes and
-which moment it has, so that half of what is left, or more, can be ruled out.
+The record that contains a byte is found directly. Each record that is read says which messages and
+which time it has, and so halves the range that is left, or better.
 """
 
 from bisect import bisect_right
@@ -19,7 +19,7 @@ __all__ = ["find_byte", "find_message", "find_time"]
 
 
 class _Found(NamedTuple):
-    """A stored record, and what its head says."""
+    """A stored record, and the fields of its header."""
 
     value: bytes
     head: int
@@ -34,7 +34,7 @@ class _Found(NamedTuple):
 
 
 def _record_at(store: Store, state: StreamState, byte: int) -> _Found:
-    """The record that holds a retained byte."""
+    """The record that contains a retained byte."""
     for value in store.scan(state.id, byte, byte + 1):
         _, _, _, head, count, message, first, time = HEAD.unpack_from(value)
         found = _Found(value, head, count, message, first, time)
@@ -44,20 +44,20 @@ def _record_at(store: Store, state: StreamState, byte: int) -> _Found:
 
 
 def _within(found: _Found, count: int) -> Offset:
-    """The boundary after so many messages of a record."""
+    """The boundary after this many messages of a record."""
     lengths = lengths_of(found.value, found.head, found.messages)
     return Offset(found.message + count, found.byte + sum(lengths[:count]))
 
 
 def find_message(store: Store, state: StreamState, message: int) -> Offset:
-    """The boundary before a message, by its number; kept within what is retained."""
+    """The boundary before a message, by its number; within what is retained."""
     if message <= state.earliest.message:
         return state.earliest
     low, high = state.earliest, state.tail
     halve = False
     while message < high.message:
-        # As if all were of one size, which is seldom far off; but then by halves, which always
-        # comes to an end.
+        # Alternate: interpolate as if all messages had one size, which is seldom far off; and
+        # bisect, which always terminates.
         size = high.byte - low.byte
         share = size * (message - low.message) // (high.message - low.message)
         at = low.byte + (size // 2 if halve else min(share, size - 1))
@@ -73,7 +73,7 @@ def find_message(store: Store, state: StreamState, message: int) -> Offset:
 
 
 def find_byte(store: Store, state: StreamState, byte: int) -> Offset:
-    """The last boundary at or before a byte; kept within what is retained."""
+    """The last boundary at or before a byte; within what is retained."""
     if byte >= state.tail.byte:
         return state.tail
     if byte <= state.earliest.byte:
@@ -86,9 +86,9 @@ def find_byte(store: Store, state: StreamState, byte: int) -> Offset:
 
 def find_time(store: Store, state: StreamState, time: int) -> Offset:
     """
-    The boundary before the first message that was committed at or after a moment.
+    The boundary before the first message that was committed at or after a time.
 
-    By the server's clock as it was then: where that was set back, near there.
+    By the server's clock at the commit. Where it was set back, the result is approximate.
     """
     best = state.tail
     if time > state.written_at:
@@ -101,5 +101,5 @@ def find_time(store: Store, state: StreamState, time: int) -> Offset:
             high = found.byte
         else:
             low = found.end
-    # The first record that is retained may begin before what is.
+    # The first retained record may begin before the earliest offset.
     return max(state.earliest, best)

@@ -1,13 +1,13 @@
 """
 A consistent copy of a store, made while it is in use.
 
-    prepare   in a thread   make what follows short
-    take      on the loop   between two group commits: what the copy shows is what was durable then
-    gather    in a thread   the files that it is made of
-    discard   in a thread   when they were sent, or when nobody wants them any more
+    prepare   in a thread   makes `take` short
+    take      on the loop   between two group commits: the copy has what is durable at that moment
+    gather    in a thread   returns the files of the copy
+    discard   in a thread   when they were sent, or are no longer wanted
 
-What is stored never changes, it only goes: the copy is made of hard links, and takes room only for
-what is deleted while it exists.
+Stored data never changes, it is only deleted. So the copy consists of hard links, and takes space
+only for what is deleted while it exists.
 """
 
 from abc import ABC, abstractmethod
@@ -21,16 +21,16 @@ class CopiedFile(NamedTuple):
     """A file of a copy."""
 
     name: str
-    """Where it belongs below a data directory."""
+    """Its path relative to the data directory."""
     path: Path
     size: int
 
 
 class StoreCopy(ABC):
-    """One copy. Its methods are called in their order, and `discard` whatever became of others."""
+    """One copy. Its methods are called in their order; `discard` is called in any case."""
 
     storage_format: int
-    """The version of the form that its files have."""
+    """The storage format of its files."""
 
     @abstractmethod
     def prepare(self) -> None:
@@ -39,7 +39,7 @@ class StoreCopy(ABC):
     @abstractmethod
     def take(self) -> dict[str, int]:
         """
-        Returns where the store was: its counters.
+        Returns the counters of the store at that moment.
 
         Raises:
             OSError: It cannot be done; the disk may be full.
@@ -56,4 +56,4 @@ class StoreCopy(ABC):
 
     @abstractmethod
     def discard(self) -> None:
-        """Remove it. Twice is as good as once."""
+        """Remove it, if it exists."""

@@ -19,36 +19,36 @@ __all__ = ["Sweeper"]
 
 SWEEP_S: Final = 0.5
 SWEEP_AGAIN_S: Final = 0.01
-"""When there was more to do than one step does."""
+"""If one step was not enough."""
 SWEEP_COUNT_MAX: Final = 512
 RECLAIM_COUNT_MAX: Final = 64
 COMPACT_BYTES_MIN: Final = 32 << 20
-"""Reclaimed records give their room back in bulk; compaction follows after this much."""
+"""A compaction follows after this much was reclaimed."""
 NEIGHBOURS: Final = 64
-"""Ids so close to each other are compacted in one go."""
+"""Ids this close to each other are compacted together."""
 RANGES_MAX: Final = 256
 
 
 class Sweeper:
-    """Looks at the expiry index and at the garbage every half second."""
+    """Checks the expiry index and the garbage every half second."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._stopped = False
-        # What a step found is found again until its batch is written: one step of each at a time.
+        # A step finds the same entries until its batch is written: one step of each at a time.
         self._expiring = self._reclaiming = self._waiting = False
         self._reclaimed_bytes = 0
-        # What cannot be reclaimed: its files cannot be removed, or its records not be read.
-        self._stuck: set[int] = set()
-        # Of reclaimed records, from, to before: what the next compaction looks at, and no more.
+        # Ids whose files cannot be removed, or whose records cannot be read.
+        self._not_reclaimable: set[int] = set()
+        # Ranges of reclaimed records, for the next compaction.
         self._ranges: list[tuple[tuple[int, int], tuple[int, int]]] = []
         self._compaction: threading.Thread | None = None
         self._timer = self._loop.call_later(SWEEP_S, self._sweep)
 
     @property
     def busy(self) -> bool:
-        """A step is on its way to the disk."""
+        """Whether a step is not durable yet."""
         return self._expiring or self._reclaiming
 
     def stop(self) -> None:
@@ -56,7 +56,7 @@ class Sweeper:
         self._timer.cancel()
 
     async def close(self) -> None:
-        """Wait for a compaction under way, which is told to hurry."""
+        """Interrupt a running compaction, and wait for it."""
         if (compaction := self._compaction) is not None:
             self._engine.store.interrupt()
             await asyncio.to_thread(compaction.join)
@@ -123,13 +123,13 @@ class Sweeper:
         engine = self._engine
         if self._reclaiming:
             return False
-        garbage = engine.store.garbage(RECLAIM_COUNT_MAX, self._may_go)
+        garbage = engine.store.garbage(RECLAIM_COUNT_MAX, self._is_reclaimable)
         if any(entry.file for entry in garbage):
             self._reclaiming = True
             job = self._loop.run_in_executor(engine.blob_threads, self._unlink, garbage)
             job.add_done_callback(self._unlinked)
         elif garbage:
-            self._note(garbage)
+            self._delete(garbage)
         elif self._compaction is None and (
             self._reclaimed_bytes >= COMPACT_BYTES_MIN or (engine.full and self._ranges)
         ):
@@ -139,11 +139,11 @@ class Sweeper:
             self._compaction.start()
         return bool(garbage)
 
-    def _may_go(self, garbage: Garbage) -> bool:
-        return garbage.id not in self._stuck and self._engine.pins.allow(garbage)
+    def _is_reclaimable(self, garbage: Garbage) -> bool:
+        return garbage.id not in self._not_reclaimable and self._engine.pins.allow(garbage)
 
     def _unlink(self, garbage: list[Garbage]) -> list[Garbage]:
-        """In a thread: remove the files; returns what is gone with them."""
+        """In a thread: remove files; returns the garbage that can be deleted now."""
         gone = []
         for entry in garbage:
             try:
@@ -158,32 +158,32 @@ class Sweeper:
     def _unlinked(self, done: "asyncio.Future[list[Garbage]]") -> None:
         self._reclaiming = False
         if self._engine.failure is None and not self._stopped:
-            self._note(done.result())
+            self._delete(done.result())
 
-    def _note(self, garbage: list[Garbage]) -> None:
+    def _delete(self, garbage: list[Garbage]) -> None:
         for entry in garbage:
             try:
                 self._engine.commit.open.transaction.reclaim(entry)
             except Exception as error:
-                # One that cannot be read must not keep the others.
+                # Garbage that cannot be read must not block the rest.
                 self._give_up(entry, error)
             else:
                 self._reclaimed(entry)
         self._reclaiming = True
-        self._engine.commit.when_durable(self._noted)
+        self._engine.commit.when_durable(self._deleted)
 
-    def _noted(self, _failure: StorageFailed | None) -> None:
+    def _deleted(self, _failure: StorageFailed | None) -> None:
         self._reclaiming = False
 
     def _give_up(self, garbage: Garbage, error: Exception) -> None:
-        """Leave something where it is; it is tried again after a restart."""
-        self._stuck.add(garbage.id)
+        """Leave garbage where it is until a restart."""
+        self._not_reclaimable.add(garbage.id)
         self._loop.call_exception_handler(
             {"message": f"cannot reclaim {garbage.id}", "exception": error}
         )
 
     def _reclaimed(self, garbage: Garbage) -> None:
-        """Note what to compact: neighbours together, and no more ranges than a thread can do."""
+        """Add to the ranges to compact: neighbours together, and a bounded number of ranges."""
         self._engine.commit.meters.reclaimed_bytes += garbage.bytes
         if garbage.file:
             return

@@ -3,13 +3,13 @@ Buckets (X§1): a namespace that is created explicitly and deleted only when it 
 
 Rule 1: a stream is created only in a bucket that exists, and a bucket is deleted only when it has
 no streams. Both are decided upon the same states, one command after the other, so that no stream
-is ever left without its bucket.
+is ever without its bucket.
 
 Rule 2: the number of streams and of bytes is part of a bucket's state and commits together with the
 stream that changes it.
 
 Rule 3: a stream's bytes are what it retains, from its earliest offset to its tail, and its latest
-snapshot. `growth` says for each record what it changes, so that nobody ever counts them.
+snapshot. `growth` says what each record changes, so they are never counted again.
 """
 
 from typing import NamedTuple
@@ -43,10 +43,10 @@ _tuple = tuple.__new__
 
 class BucketState(Struct, gc=False):
     """
-    A bucket at one moment; `None` is one that does not exist.
+    A bucket at one moment; `None` is a bucket that does not exist.
 
-    Not frozen: appends are many, and those of one batch add their bytes to one state. Once its
-    batch is on its way to the disk it does not change any more.
+    Not frozen: the appends of one batch add their bytes to one state. It does not change any more
+    once its batch is written.
     """
 
     created_at: int
@@ -55,7 +55,7 @@ class BucketState(Struct, gc=False):
 
 
 class Growth(NamedTuple):
-    """What a record changes about the bucket of its stream, and how many messages it brings."""
+    """What a record adds to the bucket of its stream, and its number of messages."""
 
     streams: int = 0
     bytes: int = 0
@@ -67,7 +67,7 @@ def create_bucket(state: BucketState | None, now: int) -> BucketState:
     X§1.2.
 
     Raises:
-        BucketExists: There is one of this name, and it stays as it is.
+        BucketExists: The bucket exists; it is not changed.
     """
     if state is not None:
         raise BucketExists
@@ -79,7 +79,7 @@ def delete_bucket(state: BucketState | None) -> None:
     X§1.5: a bucket MUST be empty before deletion.
 
     Raises:
-        BucketNotFound: There is none.
+        BucketNotFound: It does not exist.
         BucketNotEmpty: It has streams.
     """
     if state is None:
@@ -93,14 +93,14 @@ def admit_stream(state: BucketState | None) -> None:
     X§1.2: creating a stream MUST NOT create its bucket.
 
     Raises:
-        BucketNotFound: There is none.
+        BucketNotFound: It does not exist.
     """
     if state is None:
         raise BucketNotFound
 
 
 def grow(state: BucketState, streams: int, size: int) -> BucketState:
-    """The bucket after streams came to be, or went, and so many bytes with them."""
+    """The bucket after streams, and bytes, were added or removed (then negative)."""
     return BucketState(state.created_at, state.streams + streams, state.bytes + size)
 
 
@@ -111,7 +111,7 @@ def stream_bytes(state: StreamState) -> int:
 
 
 def growth(before: StreamState | None, record: Record) -> Growth:
-    """What a record does to its stream's bucket."""
+    """What a record changes about the bucket of its stream."""
     if type(record) is AppendRecord:
         # Not `Growth(…)`, whose constructor is Python: this runs for every append.
         return _tuple(Growth, (0, len(record.payload), len(record.lengths) or bool(record.payload)))

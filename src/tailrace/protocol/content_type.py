@@ -16,7 +16,7 @@ __all__ = ["DEFAULT_CONTENT_TYPE", "essence", "is_json", "is_text"]
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-# Parameters are kept and never interpreted, so any visible ASCII may stand there.
+# Parameters are kept and never interpreted: any visible ASCII is allowed.
 _MEDIA_TYPE: Final = re.compile(rf"({_TOKEN}/{_TOKEN})[ \t]*(;[\x20-\x7e\t]*)?", re.ASCII)
 
 
@@ -26,7 +26,7 @@ def essence(content_type: str) -> str:
     The `type/subtype` part in lower case.
 
     Raises:
-        ContentTypeInvalid: Not a media type, or longer than a stream may keep.
+        ContentTypeInvalid: It is not a media type, or too long.
     """
     match = _MEDIA_TYPE.fullmatch(content_type)
     if match is None or len(content_type) > CONTENT_TYPE_BYTES_MAX:

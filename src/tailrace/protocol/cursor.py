@@ -1,9 +1,9 @@
 """
-Cursors (§8.1): they give live requests new cache keys as time goes on.
+Cursors (§8.1): they give live requests new cache keys over time.
 
 The cursor is the number of the current 20-second interval since 9 October 2024. A client that
-already holds this or a later one gets one that is strictly greater, by a random jitter that the
-caller draws, since nothing in this package is random.
+already has this or a later one gets a strictly greater one, by a random jitter. The caller draws
+the jitter, since nothing in this package is random.
 """
 
 import re
@@ -26,7 +26,7 @@ def parse_cursor(text: str) -> int | None:
     The client's cursor. An empty one counts as none.
 
     Raises:
-        QueryInvalid: It is not one that this server can have returned.
+        QueryInvalid: This server cannot have returned it.
     """
     if not text:
         return None
@@ -40,7 +40,7 @@ def current_cursor(now: int) -> int:
 
 
 def next_cursor(client: int | None, now: int, jitter_s: int) -> int:
-    """The cursor to answer with: never one that the client has, never a smaller one."""
+    """The cursor for the response: never one that the client has, never a smaller one."""
     current = current_cursor(now)
     if client is None or client < current:
         return current

@@ -1,4 +1,4 @@
-"""Stream-TTL and Stream-Expires-At: their forms (§5.1) and when a stream's life ends."""
+"""Stream-TTL and Stream-Expires-At: their forms (§5.1)."""
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
@@ -37,7 +37,7 @@ def parse_expires_at(text: str) -> int:
     """
     An RFC 3339 timestamp, in milliseconds since 1970.
 
-    Written out, since `datetime.fromisoformat` also takes forms that RFC 3339 does not have.
+    Not `datetime.fromisoformat`, which accepts forms that RFC 3339 does not have.
 
     Raises:
         HeaderInvalid: It is not an RFC 3339 timestamp, or no such day exists.
@@ -60,7 +60,7 @@ def parse_expires_at(text: str) -> int:
     milliseconds = since // _MILLISECOND + int((fraction or "0").ljust(3, "0")[:3])
     if milliseconds > _LAST_MS:
         raise HeaderInvalid("Stream-Expires-At", "must be before the year 10000 in UTC")
-    # What ended before 1970 ended: times are counted from there.
+    # Times are counted from 1970; a stream that expired before that has expired.
     return max(0, milliseconds)
 
 

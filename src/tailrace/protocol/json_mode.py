@@ -1,10 +1,9 @@
 """
-JSON mode (§7.1): a body becomes messages, and the bytes of each stay exactly as they were sent.
+JSON mode (§7.1): a body becomes messages, and the bytes of each are kept exactly as they were sent.
 
-`msgspec.Raw` checks the grammar and cuts the array without decoding an element, within the
-interpreter's limit of recursion; what it does not look at is the encoding of strings, which
-`bytes.decode` does. Each message is stored with a comma after it, so that a read is one join with
-the last comma taken off.
+`msgspec.Raw` checks the grammar and splits the array without decoding its elements, within the
+interpreter's limit of recursion. It does not check the encoding of strings; `bytes.decode` does.
+Each message is stored with a comma after it, so that a read is one join without the last comma.
 """
 
 from collections.abc import Sequence

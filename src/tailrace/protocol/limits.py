@@ -1,4 +1,4 @@
-"""A limit on everything a client may make us remember; one constant a line, the unit last."""
+"""Limits on everything that a client can make the server store."""
 
 from typing import Final
 
@@ -12,8 +12,8 @@ STREAM_NAME_BYTES_MAX: Final = 1024
 # X§1.1, both of them.
 STREAM_ID_BYTES_MAX: Final = 122
 BUCKETED_KEY_BYTES_MAX: Final = 122
-# What an array is taken apart into takes up to a hundred times its bytes in memory. Counting its
-# commas, inner ones too, is a bound that costs nothing.
+# The elements of an array take up to a hundred times its bytes in memory. The number of its commas,
+# inner ones too, is a bound that costs nothing to count.
 JSON_COMMAS_MAX: Final = 1_000_000
-# 100 years: a longer life is a typing error, and must not overflow a timestamp.
+# 100 years: more is a typing error, and must not overflow a timestamp.
 TTL_S_MAX: Final = 100 * 365 * 86_400

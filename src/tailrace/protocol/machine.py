@@ -1,13 +1,14 @@
 """
 The state machine: every rule of the protocol that depends on what a stream is.
 
-Rule 1: `decide` alone judges a command, `apply` alone changes a state; both are pure.
+Rule 1: only `decide` judges a command, and makes its record; only `apply` changes a state. Both are
+pure.
 
-Rule 2: `apply` never refuses. Whatever `decide` let through is a fact, on this node, after a crash
-and on every other node.
+Rule 2: `apply` never refuses. What `decide` accepted is a fact, on this node, after a crash and on
+every other node.
 
-Rule 3: a verdict may be told to the client only when its record, and every record that it was
-decided upon, is durable. The caller owes that; see `engine.engine`.
+Rule 3: a verdict may be sent to the client only when its record, and every record that it was
+decided upon, is durable. That is the caller's duty; see `engine.engine`.
 
 The order of checks on an append is public behaviour:
 
@@ -180,7 +181,7 @@ def _decide_append(state: StreamState | None, command: Append, now: int) -> Verd
     payload = b""
     lengths: tuple[int, ...] = ()
     if command.body:
-        # §5.2: a body must be of the stream's type; an empty one is never judged by its type.
+        # §5.2: a body must be of the stream's type; the type of an empty body is ignored.
         if command.content_type is None:
             raise ContentTypeMissing
         if command.content_type != state.content_type and (
@@ -221,7 +222,7 @@ def _decide_closed(state: StreamState, command: Append, known: ProducerState | N
 def _decide_publish(state: StreamState, command: Publish, now: int) -> Verdict:
     """X§2.2. Whether the offset is a message boundary only the stored records can tell."""
     if state.id != command.stream_id:
-        # While it was uploaded, another stream came to be under the name of the one it is of.
+        # During the upload the stream was deleted, and another one created under its name.
         raise StreamNotFound
     wanted, current = command.snapshot, state.snapshot
     token = wanted.offset.token()
@@ -230,7 +231,7 @@ def _decide_publish(state: StreamState, command: Publish, now: int) -> Verdict:
     if wanted.offset < state.earliest:
         raise OffsetGone(token, state.earliest.token())
     if current is not None and current.offset == wanted.offset:
-        # Clients that have seen a snapshot must not see another one in its place.
+        # Clients that have seen a snapshot must not see another one at its offset.
         if (current.digest, current.size, current.content_type) != (
             wanted.digest, wanted.size, wanted.content_type,
         ):  # fmt: skip
@@ -240,7 +241,7 @@ def _decide_publish(state: StreamState, command: Publish, now: int) -> Verdict:
 
 
 def _json_messages(body: bytes) -> tuple[bytes, tuple[int, ...]]:
-    """The stored form of a JSON body, and where its messages end, if there are several."""
+    """The stored form of a JSON body, and the lengths of its messages, if there are several."""
     messages = split_messages(body)
     if not messages:
         return b"", ()
@@ -287,7 +288,7 @@ def apply(state: StreamState | None, record: Record) -> StreamState | None:
 
 
 def apply_append(state: StreamState, record: AppendRecord) -> StreamState:
-    """`apply` for the one record that a living stream has many of."""
+    """`apply` for an append."""
     tail = state.tail
     time = record.time
     after = replace(

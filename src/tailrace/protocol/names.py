@@ -1,8 +1,8 @@
 """
-What buckets and streams may be called (X§1.1), and the key that a stream is stored under.
+The names of buckets and streams (X§1.1), and the keys that they are stored under.
 
-A key is `{bucket}\\0{stream}`: the streams of a bucket lie next to each other, in the order of
-their ids as bytes. The base surface has no buckets, so its keys begin with the NUL.
+A key is `{bucket}\\0{stream}`: the streams of a bucket are adjacent, in the order of their ids as
+bytes. The base surface has no buckets, so its keys begin with the NUL.
 """
 
 import re
@@ -14,9 +14,9 @@ from tailrace.protocol.limits import BUCKETED_KEY_BYTES_MAX, STREAM_ID_BYTES_MAX
 __all__ = ["NO_BUCKET", "RESERVED", "STREAMS", "bucket_key", "bucket_of", "bucketed_stream_key"]
 
 NO_BUCKET: Final = b"\0"
-"""What the key of a stream on the base surface begins with."""
+"""The first byte of the key of a stream on the base surface."""
 STREAMS: Final = "streams"
-"""The one stream id that is taken: by the listing of a bucket."""
+"""The reserved stream id: it is the listing of a bucket."""
 RESERVED: Final = "the stream id 'streams' is reserved for the listing of the bucket"
 
 _SEPARATOR: Final = b"\0"
@@ -28,7 +28,7 @@ def bucket_key(bucket_id: str) -> bytes:
     The key of a bucket.
 
     Raises:
-        BucketInvalid: No bucket can be called this.
+        BucketInvalid: It is not a valid id.
     """
     # X§1.1: bucket_id MUST match ^[a-z0-9_-]{4,64}$.
     if not _BUCKET_ID.fullmatch(bucket_id):
@@ -41,8 +41,7 @@ def bucketed_stream_key(bucket_id: str, stream_id: str) -> bytes:
     The key of a stream in a bucket.
 
     Raises:
-        BucketInvalid: No bucket can be called this.
-        NameInvalid: No stream can be called this.
+        BucketInvalid, NameInvalid: It is not a valid id.
     """
     bucket = bucket_key(bucket_id)
     name = stream_id.encode()
@@ -50,7 +49,7 @@ def bucketed_stream_key(bucket_id: str, stream_id: str) -> bytes:
     if b"/" in name or b"\0" in name or b".." in name:
         raise NameInvalid("a stream id must not contain '/', NUL or '..'")
     if name in (b"", b"."):
-        # Every URL library takes a lone dot out of a path.
+        # URL libraries remove a single dot from a path.
         raise NameInvalid("a stream id must not be empty or '.'")
     if stream_id == STREAMS:
         raise NameInvalid(RESERVED)
@@ -65,6 +64,6 @@ def bucketed_stream_key(bucket_id: str, stream_id: str) -> bytes:
 
 
 def bucket_of(key: bytes) -> bytes:
-    """The bucket that a stream lies in; empty for one of the base surface."""
+    """The bucket of a stream; empty on the base surface."""
     bucket, separator, _ = key.partition(_SEPARATOR)
     return bucket if separator else b""

@@ -1,8 +1,8 @@
 """
-Offsets: where in a stream a reader stands (§6).
+Offsets: positions in a stream (§6).
 
-A token is `{message}_{byte}`, each 16 decimal digits: how many messages and how many stored bytes
-lie before the position. Both grow together, so tokens sort as text and never equal `-1` or `now`.
+A token is `{message}_{byte}`, each 16 decimal digits: the number of messages and of stored bytes
+before the position. Both grow together, so tokens sort as text and never equal `-1` or `now`.
 """
 
 import re
@@ -28,7 +28,7 @@ class Offset(NamedTuple):
         return f"{self.message:016d}_{self.byte:016d}"
 
     def encoded(self) -> bytes:
-        """The token as it stands in a header."""
+        """The token as the value of a header."""
         return b"%016d_%016d" % self
 
 
@@ -37,10 +37,10 @@ START: Final = Offset(0, 0)
 
 def parse_offset(token: str) -> Offset:
     """
-    Read a token that we issued; the sentinels are the caller's to handle.
+    Parse a token; the caller handles `-1` and `now`.
 
     Raises:
-        OffsetInvalid: The text is not of the form of a token.
+        OffsetInvalid: The text is not a token.
     """
     if not _TOKEN.fullmatch(token):
         raise OffsetInvalid(token[:64])

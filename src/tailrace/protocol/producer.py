@@ -14,8 +14,8 @@ so that every engine, every node and every test runs the very same decisions.
                           seq == last + 1   the next batch: accept
                           seq >  last + 1   a predecessor is missing: refuse, 409
 
-The two halves are asked at two moments of `decide`, because a closed stream answers between them:
-`recognise` (zombie or retry?) comes before the check for closure, `admit` (in order?) after it.
+`decide` calls the two functions at two points, with the check for closure between them:
+`recognise` (zombie or retry?) before it, `admit` (in order?) after it.
 
 The caller commits the claim and the payload in one atomic step. A crash between the two would
 re-admit a retry, and the stream would hold the batch twice.
@@ -30,7 +30,7 @@ __all__ = ["NO_PRODUCERS", "ProducerClaim", "ProducerState", "Producers", "admit
 
 
 class ProducerClaim(NamedTuple):
-    """What a request says of itself: Producer-Id, Producer-Epoch, Producer-Seq."""
+    """The producer headers of a request: Producer-Id, Producer-Epoch, Producer-Seq."""
 
     id: str
     epoch: int
@@ -38,7 +38,7 @@ class ProducerClaim(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """The last batch that a stream accepted of a producer."""
+    """The last batch that a stream accepted from a producer."""
 
     epoch: int
     last_seq: int
@@ -60,7 +60,7 @@ def recognise(state: ProducerState | None, claim: ProducerClaim) -> bool:
 
 def admit(state: ProducerState | None, claim: ProducerClaim) -> None:
     """
-    Let a batch that is no retry pass if it is the next one.
+    Accept a batch that is not a retry if it is the next one.
 
     Raises:
         ProducerGap: A predecessor of this batch has not arrived.
@@ -82,12 +82,11 @@ _EMPTY: Final[tuple[dict[str, ProducerState], ...]] = ({},) * _BUCKETS
 
 class Producers:
     """
-    A stream's producers: a map that is never changed, so that states can share it.
+    A stream's producers: an immutable map, so that states can share it.
 
     Writing copies one of 64 small dicts instead of all, which keeps an append cheap on a stream
-    with a hundred thousand producers. (Ready-made persistent maps come without wheels for every
-    Python that we support.) Which dict an id lands in differs between processes; nothing that
-    can be observed depends on it.
+    with a hundred thousand producers. (Ready-made persistent maps lack wheels for every Python that
+    we support.) Which dict an id is in differs between processes; nothing observable depends on it.
     """
 
     __slots__ = ("_buckets",)

@@ -1,4 +1,4 @@
-"""What a stream is at one moment, the records it is a fold of, and the commands it is asked."""
+"""The state of a stream, the records that it is a fold of, and the commands."""
 
 from typing import TypeAlias
 
@@ -28,9 +28,9 @@ __all__ = [
 
 class SnapshotInfo(Struct, frozen=True, gc=False):
     """
-    A stream's content from its beginning to before `offset`, as its publisher made it (X§2).
+    A snapshot of a stream's content from its beginning to before `offset` (X§2).
 
-    Where its bytes lie is the store's affair; `id` is what they are called there.
+    Its bytes are in the store, under `id`.
     """
 
     offset: Offset
@@ -38,24 +38,24 @@ class SnapshotInfo(Struct, frozen=True, gc=False):
     size: int
     content_type: str
     digest: bytes
-    """SHA-256 of its bytes: whether a second publication is the same."""
+    """SHA-256 of its bytes, which tells whether a second publication is the same."""
     inline: bool
-    """Small enough to travel in the record that publishes it."""
+    """Small enough to be in the record that publishes it."""
     time: int = 0
     """When it was published."""
 
 
 class StreamState(Struct, frozen=True, kw_only=True, gc=False):
-    """A stream after some record. Never changed: `apply` makes the next one."""
+    """A stream after some record. Immutable: `apply` makes the next one."""
 
     id: int
     """The internal id: a stream created again at the same URL has another one (§4)."""
     content_type: str
     json: bool
-    """Whether the type means JSON mode, in which a message is an element and not an append."""
+    """JSON mode: a message is an element of an array, and not an append."""
     created_at: int
     touched_at: int
-    """When it was last written, or read: a sliding TTL counts from here. Milliseconds."""
+    """When it was last written or read: a sliding TTL counts from here. Milliseconds."""
     written_at: int
     ttl_s: int | None = None
     expires_at: int | None = None
@@ -67,7 +67,7 @@ class StreamState(Struct, frozen=True, kw_only=True, gc=False):
     stream_seq: str | None = None
     producers: Producers = NO_PRODUCERS
     snapshot: SnapshotInfo | None = None
-    """The latest one, which is the only visible one."""
+    """The latest one, the only one that is visible."""
 
     def deadline(self, sliding: bool, read_at: int = 0) -> int | None:
         """The time at which the stream expires; `read_at` is a read that is not recorded yet."""
@@ -102,7 +102,7 @@ class AppendRecord(Struct, frozen=True, gc=False):
 
 
 class CreateRecord(Struct, frozen=True, kw_only=True, gc=False):
-    """The stream came to be, perhaps with first content, perhaps closed at once."""
+    """The stream was created, perhaps with content, perhaps closed at once."""
 
     time: int
     id: int
@@ -113,7 +113,7 @@ class CreateRecord(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class DeleteRecord(Struct, frozen=True, gc=False):
-    """The stream is gone: deleted, or at the end of its life."""
+    """The stream was deleted, or has expired."""
 
     time: int
 
@@ -136,7 +136,7 @@ Record: TypeAlias = AppendRecord | CreateRecord | DeleteRecord | PublishRecord |
 
 
 class Create(Struct, frozen=True, kw_only=True, gc=False):
-    """PUT. `id` is what the stream is called inside if this request creates it."""
+    """PUT. `id` is the internal id of the stream, if this request creates it."""
 
     id: int
     content_type: str
@@ -173,7 +173,7 @@ class Touch(Struct, frozen=True, gc=False):
 
 
 class Publish(Struct, frozen=True, gc=False):
-    """PUT of a snapshot, whose offset is known to be a message boundary of this very stream."""
+    """PUT of a snapshot, whose offset is known to be a message boundary of this stream."""
 
     stream_id: int
     snapshot: SnapshotInfo

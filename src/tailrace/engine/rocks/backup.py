@@ -1,12 +1,12 @@
 """
-A copy of the database as it is between two commits, of hard links: RocksDB's own checkpoint, and
-the files of large snapshots beside it.
+A copy of the database as it is between two commits: hard links to RocksDB's own checkpoint, and to
+the files of large snapshots.
 
-A checkpoint holds the GIL, and so the server, while it writes memtables to tables. They are written
-before, by a thread and without the GIL; what is left to the checkpoint is what was appended since,
-a few milliseconds' worth.
+A checkpoint holds the GIL, and so blocks the server, while it flushes memtables. They are flushed
+before, in a thread that releases the GIL; the checkpoint flushes only what was appended since,
+within a few milliseconds.
 
-The copy lies in the data directory, for hard links do not leave a file system. What a crash leaves
+The copy is in the data directory, because hard links cannot cross file systems. What a crash leaves
 of it is removed when the database is opened.
 """
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["RocksCopy", "remove_copies"]
 
 COPIES: Final = "backup"
-"""The directory in the data directory that a copy lies in."""
+"""The directory of a copy, in the data directory."""
 _FLUSHES: Final = 2
-"""The second one takes what came during the first."""
+"""The second one flushes what came during the first."""
 _NO_LINKS: Final = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK))
 
 
@@ -50,11 +50,11 @@ class RocksCopy(StoreCopy):
         self._families = families
         # Whether a record refers to the snapshot of this id.
         self._known = known
-        self._place = directory / COPIES
+        self._target = directory / COPIES
 
     def prepare(self) -> None:
         remove_copies(self._directory)
-        self._place.mkdir()
+        self._target.mkdir()
         with _disk_errors():
             for _ in range(_FLUSHES):
                 for family in self._families:
@@ -63,12 +63,12 @@ class RocksCopy(StoreCopy):
     def take(self) -> dict[str, int]:
         database = self._families[0]
         with _disk_errors():
-            Checkpoint(database).create_checkpoint(str(self._place / "data"))
+            Checkpoint(database).create_checkpoint(str(self._target / "data"))
         return {"sequence": database.latest_sequence_number()}
 
     def gather(self) -> list[CopiedFile]:
         self._link_snapshots()
-        root = self._place / "data"
+        root = self._target / "data"
         found = []
         for path in sorted(root.rglob("*")):
             if path.is_file():
@@ -76,12 +76,12 @@ class RocksCopy(StoreCopy):
         return found
 
     def _link_snapshots(self) -> None:
-        source, target = self._directory / SNAPSHOTS, self._place / "data" / SNAPSHOTS
+        source, target = self._directory / SNAPSHOTS, self._target / "data" / SNAPSHOTS
         for snapshot_id, path in snapshot_files(source):
-            # One that no record refers to is being written; none in the copy refers to it either.
+            # A file that no record refers to is being written, and is not part of the copy.
             if self._known(snapshot_id):
                 target.mkdir(exist_ok=True)
-                # Garbage that was on its way out before we began to hold files.
+                # Garbage whose removal began before files were pinned.
                 with suppress(FileNotFoundError):
                     _link(path, target / path.name)
 
@@ -90,7 +90,7 @@ class RocksCopy(StoreCopy):
 
 
 def remove_copies(directory: Path) -> None:
-    """Remove what there is of a copy; what cannot be removed takes room, and harms nothing."""
+    """Remove a copy, if there is one. What cannot be removed only takes space."""
     with suppress(OSError):
         shutil.rmtree(directory / COPIES)
 
@@ -107,7 +107,7 @@ def _link(source: Path, target: Path) -> None:
 
 @contextmanager
 def _disk_errors() -> Iterator[None]:
-    """RocksDB's failures as those of the disk that they are."""
+    """Raise RocksDB's failures as OSError."""
     try:
         yield
     except OSError:

@@ -23,7 +23,7 @@ _WITH_BLOBS: Final = ("records", "snapshots")
 
 def reclaim_all(store: Store, advance: Callable[[int], object]) -> int:
     """
-    Delete all garbage of a store that nobody else uses; how many bytes it had.
+    Delete all garbage of a store that is not in use otherwise; returns its bytes.
 
     Raises:
         OSError: A file cannot be removed.
@@ -44,19 +44,19 @@ def reclaim_all(store: Store, advance: Callable[[int], object]) -> int:
 
 def _reclaim(store: Store, entry: Garbage) -> None:
     if entry.file:
-        # Before the note of it goes: then a crash leaves no file that nobody knows of.
+        # Before its entry is deleted: a crash must not leave a file without an entry.
         store.unlink(entry)
 
 
 def compact_families(families: dict[str, Rdict], done: Callable[[str], object]) -> None:
     """
-    Write all tables and blob files anew; `done` is told of each family.
+    Rewrite all tables and blob files; `done` is called with the name of each family.
 
     Raises:
         Exception: One cannot be written.
     """
     options = CompactOptions()
-    # What lies lowest too, where most of it is.
+    # The lowest level too, which has most of the data.
     options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
     for name, family in families.items():
         family.flush(True)
@@ -67,7 +67,7 @@ def compact_families(families: dict[str, Rdict], done: Callable[[str], object]) 
 
 
 def stored_bytes(directory: Path) -> int:
-    """What the streams of a data directory take, in bytes; not RocksDB's notes to itself."""
+    """The bytes of a data directory, without RocksDB's own log files."""
     kinds = ("*.sst", "*.blob", "*.log", "MANIFEST-*", f"{SNAPSHOTS}/*")
     paths = (path for kind in kinds for path in directory.glob(kind))
     return sum(path.stat().st_size for path in paths)

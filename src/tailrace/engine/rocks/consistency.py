@@ -1,15 +1,15 @@
 """
-What a database says, looked at as a whole: whether everything fits together.
+Checks that the contents of a database are consistent.
 
-    states     each is what its records add up to (`replay`), and has its name and its snapshot
-    names      each is that of a state
-    records    all are of a stream, or garbage
-    buckets    each has as many streams, and bytes, as it says
-    expiry     each stream that ends is in it
+    states     each is the result of its records (`replay`), and has its name and its snapshot
+    names      each has a state
+    records    each is of a stream, or garbage
+    buckets    each has the streams and bytes that its row says
+    expiry     each stream that expires has an entry
     garbage    none of it is in use
-    ids        all are below the next one
+    ids        all are below the next id
 
-Memory: eight bytes for each stream that ends or has a snapshot, and one entry for each bucket.
+Memory: eight bytes for each stream that expires or has a snapshot, and one entry for each bucket.
 """
 
 import hashlib
@@ -57,10 +57,10 @@ class Consistency:
         self._reader = SalvageReader(families, report, advance)
         self._report = report
         self._advance = advance
-        self._ending = array("Q")
+        self._expiring = array("Q")
         self._snapshots = array("Q")
         self._buckets: dict[bytes, list[int]] = {}
-        self._highest = 0
+        self._highest_id = 0
 
     def check(self) -> None:
         self._read_expiry()
@@ -82,7 +82,7 @@ class Consistency:
             before = stream_id + 1
             try:
                 name, state = key_of_state(value), decode_state(value)
-            except Exception as error:  # what is damaged can fail in any way
+            except Exception as error:  # damaged bytes can fail in any way
                 self._reader.report(f"the checkpoint of stream {stream_id} cannot be read: {error}")
                 self._reader.partial = True
                 continue
@@ -93,7 +93,7 @@ class Consistency:
 
     def _check_stream(self, stream_id: int, key: bytes, state: StreamState) -> None:
         name = stream_name(key)
-        self._highest = max(self._highest, stream_id)
+        self._highest_id = max(self._highest_id, stream_id)
         if state.id != stream_id or self._reader.get("names", key) != ID.pack(stream_id):
             self._report(Finding("its name and its checkpoint do not belong together", stream=name))
         try:
@@ -108,7 +108,7 @@ class Consistency:
             final = state
         if state.snapshot is not None:
             self._check_snapshot(name, state.snapshot)
-        if (state.ttl_s, state.expires_at) != (None, None) and not has(self._ending, stream_id):
+        if (state.ttl_s, state.expires_at) != (None, None) and not has(self._expiring, stream_id):
             self._report(Finding("it ends, and is not in the index of those that do", stream=name))
         if bucket := bucket_of(key):
             counted = self._buckets.setdefault(bucket, [0, 0])
@@ -123,7 +123,7 @@ class Consistency:
             yield PAIR.unpack(key)[1], value
 
     def _check_orphans(self, first: int, end: int | None) -> None:
-        """No record lies between two streams, unless it is garbage."""
+        """Check that records between two streams are garbage."""
         seen = -1
         if first == end:
             return
@@ -134,7 +134,7 @@ class Consistency:
                 if stream_id == seen:
                     continue
                 seen = stream_id
-                self._highest = max(self._highest, seen)
+                self._highest_id = max(self._highest_id, seen)
                 if self._reader.get("garbage", ID.pack(seen)) is None:
                     self._reader.report(f"there are records of stream {seen}, which does not exist")
         except Exception as error:  # rocksdict raises plain Exception
@@ -155,7 +155,7 @@ class Consistency:
 
     def _check_snapshot(self, name: str, snapshot: SnapshotInfo) -> None:
         self._snapshots.append(snapshot.id)
-        self._highest = max(self._highest, snapshot.id)
+        self._highest_id = max(self._highest_id, snapshot.id)
         file = "" if snapshot.inline else f"{SNAPSHOTS}/{snapshot.id:020d}"
         try:
             if self._reader.get("snapshots", ID.pack(snapshot.id), raises=True) is None:
@@ -191,11 +191,11 @@ class Consistency:
         return "" if check.digest() == snapshot.digest else "its snapshot is not what was stored"
 
     def _check_snapshots(self) -> None:
-        """All are of a stream, or garbage."""
+        """Check that each snapshot is of a stream, or garbage."""
         self._snapshots = array("Q", sorted(self._snapshots))
         for key in self._reader.keys("snapshots"):
             (snapshot_id,) = ID.unpack(key)
-            self._highest = max(self._highest, snapshot_id)
+            self._highest_id = max(self._highest_id, snapshot_id)
             if self._reader.partial or has(self._snapshots, snapshot_id):
                 continue
             if self._reader.get("garbage", key) is None:
@@ -207,14 +207,14 @@ class Consistency:
         found = array("Q")
         for key in self._reader.keys("expiry"):
             found.append(PAIR.unpack(key)[1])
-        self._ending = array("Q", sorted(found))
+        self._expiring = array("Q", sorted(found))
         if found:
-            self._highest = max(self._highest, self._ending[-1])
+            self._highest_id = max(self._highest_id, self._expiring[-1])
 
     def _check_garbage(self) -> None:
         for key, value in self._reader.walk("garbage"):
             entry = decode_garbage(key, value)
-            self._highest = max(self._highest, entry.id)
+            self._highest_id = max(self._highest_id, entry.id)
             stored = self._reader.get("states", ID.pack(entry.id))
             if entry.until is None:
                 if stored is not None or has(self._snapshots, entry.id):
@@ -243,15 +243,15 @@ class Consistency:
     def _check_next_id(self) -> None:
         stored = self._reader.get("default", NEXT_ID)
         next_id = 1 if stored is None else ID.unpack(stored)[0]
-        if self._highest >= next_id:
+        if self._highest_id >= next_id:
             self._reader.report(
-                f"id {self._highest} is in use, and the next one is said to be {next_id}"
+                f"id {self._highest_id} is in use, and the next one is said to be {next_id}"
             )
 
 
 def _is_of(state: bytes, key: bytes) -> bool:
-    """Whether a checkpoint is that of a name; one that cannot be read was told of before."""
+    """Whether a checkpoint has this name; an unreadable one was reported before."""
     try:
         return key_of_state(state) == key
-    except Exception:  # what is damaged can fail in any way
+    except Exception:  # damaged bytes can fail in any way
         return True

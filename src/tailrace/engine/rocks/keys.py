@@ -1,4 +1,4 @@
-"""How keys are made, and how they are walked through. All big-endian: they sort as numbers."""
+"""Keys of the database, and iteration over them. All are big-endian: they sort as numbers."""
 
 import struct
 from collections.abc import Iterator
@@ -13,17 +13,17 @@ PAIR: Final = struct.Struct(">QQ")
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
-    """The first key after all that begin with a prefix; None if there can be none."""
+    """The first key after all keys with a prefix; None if there is none."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
 def items(family: Rdict, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
     """
-    What lies from one key to before another.
+    Keys and values from one key to before another.
 
-    Not by `Rdict.items` and its like: those end without a word where a block cannot be read, and
-    a stream would seem to be shorter than it is.
+    Not `Rdict.items`, which ends silently at a block that cannot be read: a stream would seem to be
+    shorter than it is.
 
     Raises:
         Exception: A block is damaged or cannot be read.

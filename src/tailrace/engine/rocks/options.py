@@ -1,6 +1,6 @@
 """
-How RocksDB is set up. Memory is bounded here: block cache, memtables and open files have ceilings
-that do not depend on how many streams there are.
+The options of RocksDB. They bound memory: the limits of block cache, memtables and open files do
+not depend on the number of streams.
 """
 
 import re
@@ -19,7 +19,7 @@ __all__ = [
     "BLOCK_CACHE_BYTES",
     "COMPACTION_BYTES_MAX",
     "FAMILIES",
-    "cache_looks",
+    "cache_lookups",
     "family_options",
 ]
 
@@ -31,26 +31,26 @@ BLOCK_CACHE_BYTES: Final = 64 << 20
 MEMTABLES_BYTES: Final = 96 << 20
 MEMTABLE_BYTES: Final = 32 << 20
 WAL_BYTES_MAX: Final = 128 << 20
-# How much one compaction may write before it frees anything, about; for the disk's reserve.
+# About how much one compaction may write before it frees anything; for the reserve of the disk.
 COMPACTION_BYTES_MAX: Final = 384 << 20
 OPEN_FILES_MAX: Final = 512
 # Larger values go to blob files: compaction then moves keys, not payloads.
 BLOB_BYTES_MIN: Final = 32 << 10
 BLOB_FILE_BYTES: Final = 16 << 20
-# A compaction moves what lives in this share of the blob files, the oldest ones, to new ones; and
-# one is started for that alone when this much of them is garbage.
+# A compaction moves the live values of this share of the blob files, the oldest ones, to new ones;
+# one is started for that alone when this share of their bytes is garbage.
 BLOB_GC_SHARE: Final = 0.2
 BLOB_GARBAGE_SHARE: Final = 0.5
 _LOOKS: Final = re.compile(r"^rocksdb\.block\.cache\.(hit|miss) COUNT : (\d+)$", re.MULTILINE)
 
 
 def family_options(name: str, cache: Cache) -> Options:
-    """Options of one column family; those that concern the whole database are the same in each."""
+    """The options of one column family; options of the whole database are the same in each."""
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
     if name == "default":
-        # They are the database's. A get takes 0.15 µs longer than its 1.3 µs, a write as long.
+        # Of the whole database. A get takes 0.15 µs longer than its 1.3 µs, a write does not.
         options.enable_statistics()
     # A torn write at the end of the log is normal after a crash: recover all before it.
     options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
@@ -77,13 +77,13 @@ def family_options(name: str, cache: Cache) -> Options:
         options.set_enable_blob_gc(True)
         options.set_blob_gc_age_cutoff(BLOB_GC_SHARE)
         options.set_blob_gc_force_threshold(BLOB_GARBAGE_SHARE)
-    # Many look-ups are for what is not there: a new name, a record after a checkpoint.
+    # Many lookups find nothing: a new name, a record after a checkpoint.
     blocks.set_bloom_filter(10, False)
     options.set_block_based_table_factory(blocks)
     return options
 
 
-def cache_looks(options: Options) -> tuple[int, int]:
-    """Hits and misses of the block cache; by the options that the database was opened with."""
+def cache_lookups(options: Options) -> tuple[int, int]:
+    """Hits and misses of the block cache, from the options that the database was opened with."""
     looks = dict(_LOOKS.findall(options.get_statistics() or ""))
     return int(looks.get("hit", 0)), int(looks.get("miss", 0))

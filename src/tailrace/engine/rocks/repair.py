@@ -1,23 +1,23 @@
 """
-What RocksDB cannot do itself: start upon a log with a certain kind of damage.
+Repairs a kind of damage that keeps RocksDB from opening a database.
 
-RocksDB 9.8 reads a record of a recyclable type in a log that is not recycled, as garbage at the end
-of a log may look like, again and again for ever. We never recycle logs, and recovery drops all from
-the first damage on anyway, so such a log is cut there before it is opened.
+RocksDB 9.8 loops forever on a record of a recyclable type in a log that is not recycled; random
+bytes at the end of a log may look so. We never recycle logs, and recovery drops everything from the
+first damage on anyway, so such a log is truncated there before it is opened.
 """
 
 from pathlib import Path
 from typing import Final
 
-__all__ = ["is_endless", "mend_logs"]
+__all__ = ["is_manifest_endless", "repair_logs"]
 
 _BLOCK_BYTES: Final = 32 << 10
 _HEADER_BYTES: Final = 7
 _RECYCLABLE: Final = frozenset((5, 6, 7, 8, 11))
 
 
-def mend_logs(directory: Path) -> int:
-    """Cut logs at the first record that RocksDB would stumble over; how many bytes were cut."""
+def repair_logs(directory: Path) -> int:
+    """Truncate logs at the first recyclable record; returns the number of bytes removed."""
     cut = 0
     for log in directory.glob("*.log"):
         end = _first_recyclable(log)
@@ -28,13 +28,13 @@ def mend_logs(directory: Path) -> int:
     return cut
 
 
-def is_endless(directory: Path) -> bool:
-    """Whether a MANIFEST is damaged such that RocksDB would read it for ever."""
+def is_manifest_endless(directory: Path) -> bool:
+    """Whether RocksDB would loop forever on a MANIFEST."""
     return any(_first_recyclable(path) is not None for path in directory.glob("MANIFEST-*"))
 
 
 def _first_recyclable(log: Path) -> int | None:
-    """Where the first such record starts; records lie in blocks and never cross their ends."""
+    """The offset of the first recyclable record."""
     start = 0
     with log.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):

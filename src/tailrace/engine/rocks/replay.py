@@ -83,7 +83,7 @@ def _check_state(state: StreamState) -> None:
 
 
 def _before(checkpoint: StreamState, at: Offset) -> StreamState:
-    """The state before the first record that is left, as far as that can be known."""
+    """The state before the first record that is left, as far as it is known."""
     return replace(
         checkpoint,
         tail=at,
@@ -122,13 +122,13 @@ def _check_messages(record: AppendRecord, at: Offset, *, json: bool) -> None:
     end = 0
     for length in lengths:
         end += length
-        # Each message has its comma.
+        # Each message ends with a comma.
         if length < 2 or record.payload[end - 1 : end] != b",":
             raise RecordMismatch(at.byte, "a record's messages do not end where they should")
 
 
 def _check_earliest(earliest: Offset, record: AppendRecord, at: Offset) -> None:
-    """What is retained begins at a message."""
+    """Check that the earliest offset is a message boundary."""
     if not at.byte <= earliest.byte < at.byte + len(record.payload):
         return
     message, byte = at
@@ -141,7 +141,7 @@ def _check_earliest(earliest: Offset, record: AppendRecord, at: Offset) -> None:
 
 
 def _compare(state: StreamState, checkpoint: StreamState, *, whole: bool, count: int) -> None:
-    """Whether a fold of so many records is the checkpoint, as far as records are left."""
+    """Compare the result of `count` records with the checkpoint, as far as records are left."""
     producers = checkpoint.producers
     fits = (
         (not count or state.written_at == checkpoint.written_at)

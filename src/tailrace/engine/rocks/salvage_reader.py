@@ -13,19 +13,19 @@ __all__ = ["SalvageReader", "has", "keys_of"]
 
 
 class SalvageReader:
-    """The column families of a database, read with what cannot be read in mind."""
+    """The column families of a database; errors are reported, and reading continues elsewhere."""
 
     def __init__(
         self, families: dict[str, Rdict], report: Report, advance: Callable[[int], object]
     ) -> None:
         self.families = families
         self.partial = False
-        """Something could not be read: what is missing then need not be missing."""
+        """Something could not be read, so what seems to be missing may exist."""
         self._report = report
         self._advance = advance
 
     def walk(self, family: str) -> Iterator[tuple[bytes, bytes]]:
-        """All of a family, up to the first that cannot be read."""
+        """All items of a family, up to the first that cannot be read."""
         try:
             for key, value in items(self.families[family], b"", None):
                 self._advance(len(key) + len(value))
@@ -34,14 +34,14 @@ class SalvageReader:
             self._fail(family, error)
 
     def keys(self, family: str) -> Iterator[bytes]:
-        """Likewise, without the values."""
+        """All keys of a family, up to the first that cannot be read."""
         try:
             yield from keys_of(self.families[family], b"", None)
         except Exception as error:  # rocksdict raises plain Exception
             self._fail(family, error)
 
     def get(self, family: str, key: bytes, *, raises: bool = False) -> bytes | None:
-        """One value, if there is one and it can be read."""
+        """A value, if it exists and can be read."""
         try:
             found: bytes | None = self.families[family].get(key)
         except Exception as error:  # rocksdict raises plain Exception
@@ -52,7 +52,7 @@ class SalvageReader:
         return found
 
     def report(self, problem: str) -> None:
-        """Tell of what concerns the whole database."""
+        """Report a problem of the whole database."""
         self._report(Finding(problem))
 
     def _fail(self, family: str, error: Exception) -> None:
@@ -61,7 +61,7 @@ class SalvageReader:
 
 
 def has(ids: "array[int]", wanted: int) -> bool:
-    """Whether an id is among those, which are sorted."""
+    """Whether a sorted array has an id."""
     at = bisect_left(ids, wanted)
     return at < len(ids) and ids[at] == wanted
 

@@ -1,13 +1,13 @@
 """
-Snapshots that are too large for the log: a file each, in a directory beside the database.
+Snapshots that are too large for the log: one file each, in a directory beside the database.
 
-A gigabyte that goes through the log takes every append along: RocksDB writes it twice, and each
-fsync waits for it (docs/decisions/0004 has the figures). A file of its own is written by a thread
-and synced now and then; only its name, an internal id, goes through the log once it is whole.
+A gigabyte in the log would delay every append: RocksDB writes it twice, and each fsync waits for it
+(docs/decisions/0004 has the figures). A separate file is written by a thread and synced in steps;
+only its name, an internal id, goes through the log once it is complete.
 
 A file is the snapshot's bytes as they were sent, and after them a CRC-32 (u32, little-endian) of
-each chunk of 1 MiB, which every read checks. One that no record refers to is what a crash left of
-an upload, and is removed when the database is opened.
+each chunk of 1 MiB, which every read verifies. A file that no record refers to is left from a crash
+during an upload, and is removed when the database is opened.
 """
 
 import os
@@ -30,14 +30,14 @@ __all__ = ["SNAPSHOTS", "SnapshotFiles", "snapshot_files"]
 SNAPSHOTS: Final = "snapshots"
 """The directory of these files, in the data directory."""
 SYNC_BYTES: Final = 1 << 20
-"""So much is synced at a time: the log's fsync waits behind what this one writes."""
-# Of 64 bits, so that anything above is nothing that we wrote.
+"""This much is synced at a time: the fsync of the log waits for it."""
+# Ids have 64 bits: 20 digits, the first of which is 0.
 _NAME: Final = re.compile(r"0[0-9]{19}", re.ASCII)
 _CRC: Final = struct.Struct("<I")
 
 
 def snapshot_files(directory: Path) -> Iterator[tuple[int, Path]]:
-    """The files of snapshots in a directory, by their ids; others are not ours to judge."""
+    """The files of snapshots in a directory, by their ids; other files are ignored."""
     with suppress(FileNotFoundError):
         for path in directory.iterdir():
             if _NAME.fullmatch(path.name):
@@ -50,12 +50,12 @@ class SnapshotFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._size = 0
-        # Files come and go in several threads.
+        # Files are added and removed by several threads.
         self._counting = threading.Lock()
 
     @property
     def size(self) -> int:
-        """Of all files that are whole, in bytes."""
+        """The bytes of all complete files."""
         return self._size
 
     def count(self, size: int) -> None:
@@ -63,9 +63,9 @@ class SnapshotFiles:
             self._size += size
 
     def remove_orphans(self, known: Callable[[int], bool]) -> None:
-        """Remove what a crash left: files that nothing refers to."""
+        """Remove files that nothing refers to: a crash left them."""
         for snapshot_id, path in snapshot_files(self._directory):
-            # One that cannot be removed takes room, and harms nothing else.
+            # A file that cannot be removed only takes space.
             with suppress(OSError):
                 if not known(snapshot_id):
                     path.unlink()
@@ -77,10 +77,10 @@ class SnapshotFiles:
 
     def read(self, snapshot: SnapshotInfo, index: int) -> bytes:
         """
-        One chunk, checked.
+        One chunk, verified.
 
         Raises:
-            StorageDamaged: It is not what was written.
+            StorageDamaged: It differs from what was written.
         """
         start = index * SNAPSHOT_CHUNK_BYTES
         size = min(SNAPSHOT_CHUNK_BYTES, snapshot.size - start)
@@ -117,7 +117,7 @@ class SnapshotFileSpool(Spool):
         self._path = path
         self._file: int | None = None
         self._unsynced = 0
-        # What `SnapshotFiles.size` has of this one.
+        # The bytes of this file in `SnapshotFiles.size`.
         self._counted = 0
         self._checks = array("I")
 
@@ -147,7 +147,7 @@ class SnapshotFileSpool(Spool):
         self._snapshot_files.count(self._counted)
         os.close(self._file)
         self._file = None
-        # Not the file alone: its name must survive too, and that of the directory.
+        # The name must be durable too, and that of the directory.
         for directory in (self._directory, self._directory.parent):
             entry = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
             try:

@@ -39,10 +39,10 @@ from tailrace.engine.rocks.options import (
     BLOCK_CACHE_BYTES,
     COMPACTION_BYTES_MAX,
     FAMILIES,
-    cache_looks,
+    cache_lookups,
     family_options,
 )
-from tailrace.engine.rocks.repair import is_endless, mend_logs
+from tailrace.engine.rocks.repair import is_manifest_endless, repair_logs
 from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, SnapshotFiles
 from tailrace.engine.rocks.transaction import NEXT_ID, RocksTransaction, decode_garbage
 from tailrace.engine.rocks.upgrade import UNCOUNTED, count_bytes
@@ -53,15 +53,15 @@ from tailrace.protocol.state import SnapshotInfo, StreamState
 __all__ = ["FORMAT_VERSION", "RocksStore"]
 
 FORMAT_VERSION: Final = 3
-# 1 had no buckets and no snapshots, 2 had not the bytes of buckets; all else is the same.
+# 1 had no buckets and no snapshots, 2 had no bytes of buckets; the rest is the same.
 _FORMATS_UPGRADED: Final = (b"1", b"2")
 _FORMAT: Final = b"format"
-# On a small disk the reserve must not be the disk.
+# On a small disk the reserve is limited to this part of it.
 _RESERVE_SHARE_MAX: Final = 10
 
 
 class RocksStore(Store):
-    """Streams in a directory of this machine's disk."""
+    """Streams in a directory on disk."""
 
     durable = True
 
@@ -80,9 +80,9 @@ class RocksStore(Store):
         self._options = family_options("default", cache)
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            if is_endless(directory):
+            if is_manifest_endless(directory):
                 raise EngineError("Corruption: its MANIFEST is damaged: restore it from a backup")
-            self.cut_bytes = mend_logs(directory)
+            self.cut_bytes = repair_logs(directory)
             self._db = Rdict(str(directory), self._options, families)
         except Exception as error:  # rocksdict raises plain Exception
             raise EngineError(_why_not_open(directory, str(error))) from error
@@ -151,7 +151,7 @@ class RocksStore(Store):
             return state
         start = PAIR.pack(state.id, state.tail.byte)
         if start not in self._records:
-            # A record starts where the one before it ends, so there is none after it.
+            # A record starts where the one before it ends, so there are no more.
             return state
         for _, value in items(self._records, start, ID.pack(state.id + 1)):
             state = apply_append(state, decode_record(value)[1])
@@ -160,10 +160,10 @@ class RocksStore(Store):
     def scan(self, stream_id: int, start: int, end: int) -> Iterator[bytes]:
         first = PAIR.pack(stream_id, start)
         found = items(self._records, first, PAIR.pack(stream_id, end))
-        # Not by asking for the key: that reads a record, and this would read it again.
+        # Without a `get` first, which would read the record twice.
         key, value = next(found, (b"", b""))
         if key != first:
-            # Inside a batch of messages: step back to the record that holds it.
+            # Inside of a batch of messages: step back to the record that contains it.
             at = self._records.iter()
             at.seek_for_prev(first)
             if at.valid() and at.key()[:8] == first[:8]:
@@ -186,7 +186,7 @@ class RocksStore(Store):
         return BucketState(*row) if row else None
 
     def bucket_row(self, bucket: bytes) -> tuple[int, ...]:
-        """What is stored of a bucket: shorter if it is of an earlier format, or empty."""
+        """The stored row of a bucket: shorter in an earlier format, empty if there is none."""
         stored: bytes | None = self._buckets.get(bucket)
         return () if stored is None else msgspec.msgpack.decode(stored, type=tuple[int, ...])
 
@@ -195,7 +195,7 @@ class RocksStore(Store):
         return [key for key, _ in islice(found, count_max)]
 
     def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
-        # The first key that sorts after another one is that one and a zero byte.
+        # The first key after another one is that one and a zero byte.
         found = items(self._names, max(prefix, after + b"\0"), after_prefix(prefix))
         return [key for key, _ in islice(found, count_max)]
 
@@ -218,7 +218,7 @@ class RocksStore(Store):
         self._snapshot_files.unlink(garbage.id)
 
     def cut(self, stream_id: int, until: int) -> int:
-        """Where the record starts that holds this byte, which may lie inside of it."""
+        """The start of the record that contains this byte, or the byte itself."""
         at = self._records.iter()
         at.seek_for_prev(PAIR.pack(stream_id, until))
         found = until
@@ -236,29 +236,29 @@ class RocksStore(Store):
 
     def compact(self, first: tuple[int, int], last: tuple[int, int]) -> None:
         options = CompactOptions()
-        # Beside other compactions, so that writers never wait for this one.
+        # In parallel to other compactions, so that writers never wait for this one.
         options.set_exclusive_manual_compaction(False)
         try:
-            # The log goes only when no family needs it any more.
+            # The log is deleted only when no family needs it any more.
             for family in self._families():
                 family.flush(True)
             self._records.compact_range(PAIR.pack(*first), PAIR.pack(*last), options)
             self._snapshots.compact_range(ID.pack(first[0]), ID.pack(last[0] + 1), options)
         except Exception:  # rocksdict raises plain Exception
-            # Interrupted at the end of the process, or the disk fails, which writes will notice.
+            # Interrupted when the process ends, or the disk fails, which writes will notice.
             return
 
     def compact_all(self, done: Callable[[str], object]) -> None:
-        """Write everything anew, and nothing that is not needed; `done` is told of each family."""
+        """Rewrite everything that is needed; `done` is called with the name of each family."""
         compact_families(dict(zip(("default", *FAMILIES), self._families(), strict=True)), done)
 
     def free_bytes(self) -> int | None:
         disk = os.statvfs(self._directory)
         reserve = min(self._reserve_bytes, disk.f_blocks * disk.f_frsize // _RESERVE_SHARE_MAX)
         if self._reserve_bytes:
-            # What is in memtables, and so in the log, will be written once more, as tables.
+            # Memtables will be written once more, as tables.
             reserve += sum(_number(item, "cur-size-all-mem-tables") for item in self._families())
-            # A compaction writes its output before it gives up its input.
+            # A compaction writes its output before it deletes its input.
             rewritten = 0
             for family in (self._records, self._snapshots):
                 rewritten += _number(family, "total-sst-files-size")
@@ -279,14 +279,14 @@ class RocksStore(Store):
         size = 0
         with os.scandir(self._directory) as entries:
             for entry in entries:
-                # One may go while we look.
+                # A log may be deleted meanwhile.
                 if entry.name.endswith(".log"):
                     with suppress(FileNotFoundError):
                         size += entry.stat().st_size
         return size
 
-    def cache_looks(self) -> tuple[int, int]:
-        return cache_looks(self._options)
+    def cache_lookups(self) -> tuple[int, int]:
+        return cache_lookups(self._options)
 
     def _families(self) -> tuple[Rdict, ...]:
         return (
@@ -306,17 +306,17 @@ class RocksStore(Store):
 
     def close(self) -> None:
         errors = [error for family in reversed(self._families()) if (error := _close(family))]
-        # RocksDB lets go of the directory when nothing refers to it any more.
+        # RocksDB unlocks the directory when nothing refers to it any more.
         del self._records, self._states, self._names, self._buckets, self._snapshots
         del self._expiry, self._garbage, self._db
         self.handles.clear()
-        # Once interrupted, the log has what was not flushed.
+        # After an interruption, the log has what was not flushed.
         if errors and not self._interrupted:
             raise errors[0]
 
 
 def _close(family: Rdict) -> Exception | None:
-    """Flush memtables and let go; what went wrong, for the others are to be closed as well."""
+    """Flush and close a family; returns the error, since the others must be closed as well."""
     try:
         family.close()
     except Exception as error:  # rocksdict raises plain Exception

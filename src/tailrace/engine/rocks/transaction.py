@@ -1,4 +1,4 @@
-"""A `WriteBatch` that speaks of streams."""
+"""A transaction of the RocksDB store: one `WriteBatch`."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,7 @@ __all__ = ["NEXT_ID", "RocksTransaction", "decode_garbage"]
 NEXT_ID: Final = b"next_id"
 # Below this many records a stream is deleted key by key: range tombstones slow scans down.
 _POINT_DELETES_MAX: Final = 256
-# To find its keys is to read its records, so not if they are large.
+# Finding the keys reads the records, so not if these are large.
 _POINT_DELETES_BYTES_MAX: Final = 4 << 20
 _FILE: Final = b"f"
 
@@ -31,10 +31,10 @@ class RocksTransaction(Transaction):
     def __init__(self, store: "RocksStore") -> None:
         self.batch = WriteBatch(raw_mode=True)
         self._store = store
-        # The store's own dict, which is empty once that is closed.
+        # The dict of the store, which is empty once the store is closed.
         self._handles = store.handles
         self._put = self.batch.put
-        # Each append to a bucket changes its row: it is written once, at the end.
+        # Each append changes the row of its bucket: it is written once, at the end.
         self._buckets: dict[bytes, BucketState | None] = {}
 
     def create(self, key: bytes, state: StreamState) -> None:
@@ -60,7 +60,7 @@ class RocksTransaction(Transaction):
         self, key: bytes, before: StreamState, after: StreamState, content: bytes | None
     ) -> None:
         assert after.snapshot is not None
-        # A file is in its place already: the empty entry says that it is referred to.
+        # The file of a large snapshot exists already: the empty entry refers to it.
         self._put(ID.pack(after.snapshot.id), content or b"", self._handles["snapshots"])
         self.checkpoint(key, after)
         if before.snapshot is not None:
@@ -80,7 +80,7 @@ class RocksTransaction(Transaction):
         self._buckets[bucket] = state
 
     def finish(self) -> None:
-        """Put into the batch what was left for the end; nothing may be added after that."""
+        """Add the rows of buckets. Nothing may be added after that."""
         for bucket, state in self._buckets.items():
             if state is None:
                 self.batch.delete(bucket, self._handles["buckets"])
@@ -99,7 +99,7 @@ class RocksTransaction(Transaction):
 
     def reclaim(self, garbage: Garbage) -> None:
         if garbage.until is not None:
-            # Not from 0: what was deleted before would be walked through again, each time.
+            # Not from 0: earlier tombstones would be scanned again each time.
             first = self._store.cut(garbage.id, garbage.until - garbage.bytes)
             end = self._store.cut(garbage.id, garbage.until)
             keys = (PAIR.pack(garbage.id, first), PAIR.pack(garbage.id, end))
@@ -126,7 +126,7 @@ def _garbage_key(garbage: Garbage) -> bytes:
 
 
 def decode_garbage(key: bytes, value: bytes) -> Garbage:
-    """An entry of the garbage family: a whole id, or an id and the offset before which it goes."""
+    """An entry of the garbage family: an id, or an id and the offset before which it is garbage."""
     (size,) = ID.unpack_from(value)
     if len(key) == ID.size:
         return Garbage(ID.unpack(key)[0], size, file=value[ID.size :] == _FILE)

@@ -1,9 +1,9 @@
 """
-From format 2, whose buckets did not know their bytes, to format 3: they are counted once.
+Upgrades from format 2, whose buckets had no bytes, to format 3: they are counted once.
 
-The format is raised before anything else is written, with a mark beside it that the counting is not
-done. A crash on the way leaves the mark, and the next start counts again; an older version refuses
-the directory from the first byte on, and never meets a row that it cannot read.
+The format is raised before anything else is written, with a mark that the counting is not done.
+After a crash the mark is still there, and the next start counts again. An older version refuses the
+directory from then on, and never reads a row that it does not know.
 """
 
 import struct
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["UNCOUNTED", "count_bytes"]
 
 UNCOUNTED: Final = b"uncounted"
-"""Beside `format`, while the bytes of buckets are not counted."""
+"""The mark, beside `format`, while the bytes of buckets are not counted."""
 STEP: Final = 1000
-"""So many names are in memory, and so many buckets in a batch, at a time."""
+"""At most this many names in memory, and buckets in a batch, at a time."""
 
-# A name without a state, and what decoding makes of bytes that are not what was written.
+# A name without a state, and errors of decoding damaged bytes.
 _UNREADABLE: Final = (
     AssertionError, LookupError, TypeError, ValueError, struct.error, msgspec.MsgspecError,
 )  # fmt: skip
@@ -34,7 +34,7 @@ log = structlog.get_logger("tailrace")
 
 
 def count_bytes(store: "RocksStore") -> None:
-    """Count the bytes of all buckets, and write them down."""
+    """Count the bytes of all buckets, and store them."""
     log.info("storage format 3: counting the bytes of buckets, once")
     buckets = streams = 0
     after = b""
@@ -63,7 +63,7 @@ def _sizes(store: "RocksStore", bucket: bytes) -> Iterator[int]:
                 if not _is_damage(error):
                     # The mark stays: the next start counts again.
                     raise
-                # It can neither be read nor deleted: its bytes will never be taken off again.
+                # It can neither be read nor deleted, so its bytes will never be subtracted.
                 log.error("a stream cannot be read, and is not counted", error=str(error))
                 continue
             if state is not None:
@@ -72,5 +72,5 @@ def _sizes(store: "RocksStore", bucket: bytes) -> Iterator[int]:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether it will be so again, unlike a disk that fails, or memory that is short."""
+    """Whether the error is permanent, unlike a failing disk or a lack of memory."""
     return isinstance(error, _UNREADABLE) or "Corruption" in str(error)

@@ -118,7 +118,7 @@ class Families(Collector):
         free = store.free_bytes()
         if free is not None:
             yield _gauge("tailrace_disk_free_bytes", (), {"": max(0, free)})
-        cache = store.cache_looks()
+        cache = store.cache_lookups()
         if cache is not None:
             yield _counter("tailrace_block_cache_hits_total", (), {"": cache[0]})
             yield _counter("tailrace_block_cache_misses_total", (), {"": cache[1]})
