@@ -24,13 +24,14 @@ from tailrace.protocol.producer import ProducerClaim
 from tailrace.protocol.state import Append, Create, Delete
 from tests.contract.conftest import OpenWorld
 from tests.contract.harness import START_MS, World, told
+from tests.support.tiers import slow_but
 
 JSON = "application/json"
 
 Forget = Callable[[World], None]
 
 
-@pytest.fixture(params=["hot", "evicted", "reopened"])
+@pytest.fixture(params=slow_but(["hot", "reopened"], ["hot", "evicted", "reopened"]))
 def forget(request: pytest.FixtureRequest) -> Forget:
     """What happens between a write and the look at it."""
     if request.param == "hot":

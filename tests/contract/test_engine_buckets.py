@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from tailrace.protocol.state import Append, Create, Delete, Publish, SnapshotInf
 from tests.contract.conftest import OpenWorld
 from tests.contract.harness import START_MS, World, told
 from tests.engine.proxy import StoreProxy
+from tests.support.tiers import slow_but
 
 BUCKET = b"bkt1"
 OTHER = b"bkt2"
@@ -99,7 +101,7 @@ def forget_all(world: World) -> None:
     world.engine.buckets._cache.evict(0)
 
 
-@pytest.fixture(params=["hot", "forgotten", "reopened"])
+@pytest.fixture(params=slow_but(["hot", "reopened"], ["hot", "forgotten", "reopened"]))
 def forget(request: pytest.FixtureRequest) -> Forget:
     """What happens between a write and the look at it."""
     if request.param == "hot":
@@ -406,28 +408,27 @@ class TestListing:
         assert not found.has_more
         assert [listed.state for listed in found.streams] == [first, second]
 
-    @pytest.mark.parametrize("step", [1, 2, 5, 128])
-    @pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 6, 7, 20])
     def test_pages_give_each_stream_once(
-        self, world: World, monkeypatch: pytest.MonkeyPatch, step: int, most: int
+        self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Whatever a step is to a page; streams that have expired take no place."""
-        monkeypatch.setattr(engine_listing, "NAMES_STEP", step)
+        """For every size of a step and of a page; expired streams are not listed."""
         put(world)
         names = [b"%02d" % at for at in range(18)]
         for at, name in enumerate(names):
             world.create(key(name), ttl_s=None if at % 3 == 0 else 1)
         world.now += 1000
         expected = names[::3]
-        found: list[bytes] = []
-        while True:
-            got = page(world, after=found[-1] if found else b"", most=most)
-            found += ids(got)
-            assert got.has_more == (len(found) < len(expected))
-            if not got.has_more:
-                break
-            assert len(got.streams) == most
-        assert found == expected
+        for step, most in product((1, 2, 5, 128), (1, 2, 3, 4, 5, 6, 7, 20)):
+            monkeypatch.setattr(engine_listing, "NAMES_STEP", step)
+            found: list[bytes] = []
+            while True:
+                got = page(world, after=found[-1] if found else b"", most=most)
+                found += ids(got)
+                assert got.has_more == (len(found) < len(expected))
+                if not got.has_more:
+                    break
+                assert len(got.streams) == most
+            assert found == expected
 
     def test_what_is_there_all_the_time_is_listed_once(
         self, world: World, monkeypatch: pytest.MonkeyPatch
@@ -599,13 +600,11 @@ class TestDurability:
         world.settle()
         assert ids(page(world)) == ([b"new", b"old"] if what == "create" else [])
 
-    @pytest.mark.parametrize("step", [1, 2, 3, 5, 128])
     @pytest.mark.parametrize("leaving", ["0123456789", "02468", "89", "01", "9", "0"])
-    def test_streams_whose_end_is_not_durable_have_their_place_on_every_page(
-        self, held: Held, monkeypatch: pytest.MonkeyPatch, leaving: str, step: int
+    def test_streams_whose_deletion_is_not_durable_are_listed(
+        self, held: Held, monkeypatch: pytest.MonkeyPatch, leaving: str
     ) -> None:
-        """Whatever a step is to a page, and wherever on it they are."""
-        monkeypatch.setattr(engine_listing, "NAMES_STEP", step)
+        """For every size of a step and of a page."""
         world, disk = held
         names = [b"%d" % at for at in range(10)]
         for name in names:
@@ -616,20 +615,19 @@ class TestDurability:
             world.submit(key(digit.encode()), Delete())
         world.until(lambda: world.engine.commit.syncing is not None)
         listed = [*names, b"old"]
-        for most in (1, 2, 3, 9, 10, 11, 12):
-            for start in (0, 1, 5, 10):
-                after = listed[start - 1] if start else b""
-                got = page(world, after=after, most=most)
-                assert ids(got) == listed[start : start + most]
-                assert got.has_more == (start + most < len(listed))
+        pages = product((1, 2, 3, 5, 128), (1, 2, 3, 9, 10, 11, 12), (0, 1, 5, 10))
+        for step, most, start in pages:
+            monkeypatch.setattr(engine_listing, "NAMES_STEP", step)
+            after = listed[start - 1] if start else b""
+            got = page(world, after=after, most=most)
+            assert ids(got) == listed[start : start + most]
+            assert got.has_more == (start + most < len(listed))
 
-    @pytest.mark.parametrize("step", [1, 2, 3, 128])
     @pytest.mark.parametrize("leaving", ["0123", "02", "3", "0"])
     def test_buckets_are_listed_as_they_are_on_disk(
-        self, held: Held, monkeypatch: pytest.MonkeyPatch, leaving: str, step: int
+        self, held: Held, monkeypatch: pytest.MonkeyPatch, leaving: str
     ) -> None:
-        """Those that are on their way in are not there yet, those on their way out still are."""
-        monkeypatch.setattr(engine_listing, "NAMES_STEP", step)
+        """A created one is not listed before it is durable, a deleted one until then."""
         world, disk = held
         listed = [b"all%d" % at for at in range(4)]
         for name in listed:
@@ -641,24 +639,22 @@ class TestDurability:
         for digit in leaving:
             submit_drop(world, replies, b"all" + digit.encode())
         world.until(lambda: world.engine.commit.syncing is not None)
-        for most in (1, 2, 3, 4, 5):
-            for start in (0, 1, 3):
-                after = listed[start - 1] if start else b""
-                got = all_buckets(world, b"all", after, most)
-                assert [name for name, _ in got.buckets] == listed[start : start + most]
-                assert got.has_more == (start + most < len(listed))
+        for step, most, start in product((1, 2, 3, 128), (1, 2, 3, 4, 5), (0, 1, 3)):
+            monkeypatch.setattr(engine_listing, "NAMES_STEP", step)
+            after = listed[start - 1] if start else b""
+            got = all_buckets(world, b"all", after, most)
+            assert [name for name, _ in got.buckets] == listed[start : start + most]
+            assert got.has_more == (start + most < len(listed))
         disk.go_on()
         world.settle()
         left = [name for name in listed if chr(name[-1]) not in leaving]
         got = all_buckets(world, b"all", b"", 99)
         assert [name for name, _ in got.buckets] == sorted([*left, b"all1-"])
 
-    @pytest.mark.parametrize("step", [1, 2, 128])
-    def test_of_all_buckets_only_those_that_are_asked_for_are_looked_at(
-        self, held: Held, monkeypatch: pytest.MonkeyPatch, step: int
+    def test_a_listing_of_some_buckets_reads_no_others(
+        self, held: Held, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Neither loaded nor gone through: how many others there are shows in nothing."""
-        monkeypatch.setattr(engine_listing, "NAMES_STEP", step)
+        """So that the time taken does not show how many others there are."""
         world, _ = held
         made = [b"aaa-%d" % at for at in range(4)] + [b"aab-%d" % at for at in range(4)]
         for name in (*made, b"zzzz"):
@@ -681,13 +677,13 @@ class TestDurability:
         store = world.engine.store
         monkeypatch.setattr(store, "bucket", watched(store.bucket))
         monkeypatch.setattr(store, "load", watched(store.load))
-        for most in range(1, 8):
-            for start in range(len(listed)):
-                after = listed[start - 1] if start else b""
-                got = world.run(world.engine.listing.all(parts, after, most))
-                assert [name for name, _ in got.buckets] == listed[start : start + most]
-                assert got.has_more == (start + most < len(listed))
-                assert all(state.streams == 0 for _, state in got.buckets)
+        for step, most, start in product((1, 2, 128), range(1, 8), range(len(listed))):
+            monkeypatch.setattr(engine_listing, "NAMES_STEP", step)
+            after = listed[start - 1] if start else b""
+            got = world.run(world.engine.listing.all(parts, after, most))
+            assert [name for name, _ in got.buckets] == listed[start : start + most]
+            assert got.has_more == (start + most < len(listed))
+            assert all(state.streams == 0 for _, state in got.buckets)
         assert {at.partition(b"\0")[0] for at in looked} == {*listed, b"aaa-none"}
 
     def test_a_stream_that_expires_before_it_is_durable_is_not_taken_off(self, held: Held) -> None:
@@ -1036,7 +1032,9 @@ class RocksSlow(BucketsAgainstModel):
     slow_disk = True
 
 
-@pytest.mark.parametrize(("machine", "examples"), [(Memory, 80), (Rocks, 25), (RocksSlow, 15)])
+@pytest.mark.parametrize(
+    ("machine", "examples"), slow_but([(Memory, 80)], [(Memory, 80), (Rocks, 25), (RocksSlow, 15)])
+)
 def test_any_history_counts_and_lists_like_plain_dictionaries(
     machine: type[BucketsAgainstModel], examples: int
 ) -> None:

@@ -10,8 +10,10 @@ import pytest
 from tests.crash.load import Load, Profile, kill_while_starting
 from tests.support.chance import seeded
 from tests.support.server import ServerProcess
+from tests.support.tiers import slow_but
 
 KILLS = int(os.environ.get("TAILRACE_TEST_KILLS", "11"))
+KILLS_QUICK = 3
 
 PROFILES = {
     "mixed": Profile(),
@@ -22,8 +24,8 @@ PROFILES = {
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", PROFILES)
-def test_kill_under_load(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", slow_but(["mixed"], PROFILES))
+def test_kill_under_load(tmp_path: Path, name: str, pytestconfig: pytest.Config) -> None:
     """
     Goal: after a SIGKILL at any moment, what was acknowledged is there, once, in order and byte
     for byte; what was not acknowledged is there whole or not at all (§5.2, §5.2.1, §5.3, §5.4).
@@ -33,20 +35,22 @@ def test_kill_under_load(tmp_path: Path, name: str) -> None:
     while it recovers, and started again on the same data; every stream is read and compared with
     a model of what was sent and answered. Producers then retry what was cut off.
     """
+    kills = KILLS if pytestconfig.getoption("--all-tests") else KILLS_QUICK
     with seeded("kill", name) as chance, ServerProcess(tmp_path / "data") as server:
         load = Load(str(chance.random()), PROFILES[name])
-        for _ in range(KILLS):
+        for _ in range(kills):
             load.run_until_killed(server, chance.uniform(0.1, 1.0))
             if chance.random() < 0.25:
                 kill_while_starting(server.data_dir, chance.uniform(0.05, 0.4))
             server.start()
             load.check(server.url)
-        assert load.stored > 10 * KILLS, "the load did next to nothing"
+        assert load.stored > 10 * kills, "the load did next to nothing"
         # Once more, with nothing in between: what recovery itself wrote must be recoverable.
         server.restart()
         load.check(server.url)
 
 
+@pytest.mark.slow
 def test_kill_while_a_new_database_is_made(tmp_path: Path) -> None:
     """
     Goal: a server that is killed while it makes its database can be started again.

@@ -16,6 +16,7 @@ from tests.support.http import Connection
 from tests.support.payloads import digest
 from tests.support.reading import OCTETS
 from tests.support.server import ServerProcess
+from tests.support.tiers import slow_but
 from tests.support.together import HANG_S
 from tests.support.uneven_disk import UnevenDiskServer
 
@@ -26,7 +27,7 @@ KINDS = {"disk": ServerProcess, "uneven-disk": UnevenDiskServer, "always-sweepin
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(["disk"], KINDS))
 def test_kill_while_snapshots_are_published(tmp_path: Path, kind: str) -> None:
     """
     Goal: after a SIGKILL at any moment a stream shows the snapshot that was acknowledged last or a
@@ -63,8 +64,8 @@ def test_kill_while_snapshots_are_published(tmp_path: Path, kind: str) -> None:
         load.wait_for_files(server.data_dir)
 
 
-@pytest.mark.parametrize("size", [0, 1000, 256 << 10, 300 << 10, 5 << 20])
-def test_kill_right_after_the_answer(tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize("size", slow_but([300 << 10], [0, 1000, 256 << 10, 300 << 10, 5 << 20]))
+def test_kill_right_after_the_response(tmp_path: Path, size: int) -> None:
     """Goal: 204 means that the snapshot is on disk, and the one before it no longer needed."""
     first, second = random.Random(1).randbytes(700_000), random.Random(2).randbytes(size)
     with ServerProcess(tmp_path / "data") as server:

@@ -428,8 +428,9 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
         yield running
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_any_history_gives_the_answers_of_the_model(server: ServerProcess) -> None:
+def test_any_history_gives_the_responses_of_the_model(server: ServerProcess) -> None:
     """
     Goal: buckets, streams, snapshots and bootstraps answer as the model does, whatever came
     before, and go on so after a stop or a SIGKILL; what was superseded or deleted leaves no file.

@@ -14,6 +14,7 @@ from tests.support.http import Connection
 from tests.support.payloads import digest, pack, pack_json, size_of_message
 from tests.support.reading import JSON, OCTETS, read_all
 from tests.support.server import ServerProcess
+from tests.support.tiers import slow_but
 
 STREAMS = 8
 STEPS = 50
@@ -158,7 +159,7 @@ DAMAGES: dict[str, tuple[Damage, bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize("name", slow_but(["one byte short", "much garbage"], DAMAGES))
 def test_torn_log(tmp_path: Path, name: str) -> None:
     """
     Goal: after a crash that also tore or damaged the end of the log, the server starts, holds

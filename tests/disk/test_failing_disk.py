@@ -12,6 +12,7 @@ from tests.support.faulty_disk import SUPPORTED, SYNC, WRITE, FaultyDiskServer
 from tests.support.http import Connection, ProtocolError, Response
 from tests.support.payloads import pack, unpack_all
 from tests.support.reading import OCTETS, Content, problem_code, read_all
+from tests.support.tiers import slow_but
 from tests.support.together import HANG_S, together
 
 pytestmark = pytest.mark.skipif(not SUPPORTED, reason="seccomp filters are made for Linux alone")
@@ -83,7 +84,7 @@ def test_failing_disk_is_never_trusted_again(tmp_path: Path, how: str) -> None:
         assert found in (list(range(20)), list(range(21)))
 
 
-@pytest.mark.parametrize("how", [SYNC, WRITE])
+@pytest.mark.parametrize("how", slow_but([SYNC], [SYNC, WRITE]))
 def test_failing_disk_under_load(tmp_path: Path, how: str) -> None:
     """
     Goal: as above when many appends are under way: each is acknowledged and durable, or refused

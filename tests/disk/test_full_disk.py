@@ -14,6 +14,7 @@ from tests.support.http import Connection, ProtocolError, Response
 from tests.support.payloads import Message, digest, pack, unpack_all
 from tests.support.reading import OCTETS, problem_code, read_all
 from tests.support.small_disk import NoSmallDisk, SmallDisk
+from tests.support.tiers import slow_but
 from tests.support.together import HANG_S, wait_until
 
 OCTET_HEADERS = {"Content-Type": OCTETS}
@@ -104,8 +105,11 @@ class Filler:
 
 @pytest.mark.parametrize(
     ("disk", "message_bytes"),
-    [(192 << 20, 64 << 10), (192 << 20, 2 << 10), (320 << 20, 14 << 10)],
-    ids=["large", "small", "medium"],
+    [
+        pytest.param(192 << 20, 64 << 10, id="large"),
+        pytest.param(192 << 20, 2 << 10, id="small", marks=pytest.mark.slow),
+        pytest.param(320 << 20, 14 << 10, id="medium", marks=pytest.mark.slow),
+    ],
     indirect=["disk"],
 )
 def test_reserve_keeps_the_server_alive(disk: SmallDisk, message_bytes: int) -> None:
@@ -148,7 +152,7 @@ def _takes_appends(connection: Connection) -> bool:
     return answer.status != 507
 
 
-@pytest.mark.parametrize("left", [8 << 20, 0], ids=["nearly-full", "full"])
+@pytest.mark.parametrize("left", slow_but([0], [8 << 20, 0]), ids=["nearly-full", "full"])
 def test_room_that_others_take_and_give_back(disk: SmallDisk, left: int) -> None:
     """
     Goal: when other files fill the disk, appends are refused with 507 and reads go on; when those

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from tailrace.cli import main
-from tailrace.engine.rocks import blobs
+from tailrace.engine.rocks import snapshot_files
 from tests.crash.snapshot_load import stored_files
 from tests.support.http import Connection, ProtocolError, Response, format_request
 from tests.support.multipart import split_strictly
@@ -30,6 +30,7 @@ from tests.support.payloads import digest
 from tests.support.reading import OCTETS, problem_code
 from tests.support.server import BaseServerProcess, ServerProcess
 from tests.support.small_disk import NoSmallDisk, SmallDisk
+from tests.support.tiers import slow_but
 from tests.support.together import HANG_S, together, wait_until
 
 DISK_BYTES = 128 << 20
@@ -168,7 +169,7 @@ def test_a_snapshot_that_does_not_fit_changes_nothing(disk: SmallDisk) -> None:
         streams.close()
 
 
-@pytest.mark.parametrize("how", ["delete", "supersede"])
+@pytest.mark.parametrize("how", slow_but(["supersede"], ["delete", "supersede"]))
 def test_room_that_snapshots_took_comes_back(disk: SmallDisk, how: str) -> None:
     """
     Goal: what was refused for want of room is taken once another stream is deleted, or once its
@@ -317,7 +318,10 @@ def errors_in(server: BaseServerProcess) -> list[str]:
     return [str(event) for event in server.events() if event.get("level") == "error"]
 
 
-@pytest.mark.parametrize("how", ["open", "write", "fsync", "fsync of the directory", "full"])
+@pytest.mark.parametrize(
+    "how",
+    slow_but(["fsync", "full"], ["open", "write", "fsync", "fsync of the directory", "full"]),
+)
 def test_a_snapshot_that_cannot_be_written_changes_nothing(
     failing: FailingFilesServer, how: str
 ) -> None:
@@ -419,7 +423,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 DAMAGES = ["first chunk", "middle", "last chunk", "checksum", "cut off", "missing"]
 
 
-@pytest.mark.parametrize("what", DAMAGES)
+@pytest.mark.parametrize("what", slow_but(["middle", "missing"], DAMAGES))
 def test_a_damaged_snapshot_is_never_sent_as_if_it_were_whole(
     sound: ServerProcess, what: str
 ) -> None:
@@ -533,5 +537,5 @@ def test_a_snapshot_that_cannot_be_read_for_a_moment(failing: FailingFilesServer
 
 
 if __name__ == "__main__":
-    vars(blobs)["os"] = FailingOs(Path(os.environ[FAULT_VARIABLE]))
+    vars(snapshot_files)["os"] = FailingOs(Path(os.environ[FAULT_VARIABLE]))
     main()

@@ -145,7 +145,8 @@ def unnoticed(directory: Path, paths: Iterable[Path], chance: random.Random) -> 
     ]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_flipped_bit_anywhere_is_found(copied: Path) -> None:
     """
     Goal: nothing that is stored can change unnoticed, in whatever file it lies.

@@ -65,6 +65,7 @@ class Writer:
             return
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_amid_large_batches_leaves_no_damage(tmp_path: Path) -> None:
     """Whatever the moment; and all that was acknowledged is there."""
     chance = derive(6, "kills")

@@ -1,4 +1,4 @@
-"""One server for all races of a kind; each test has streams of its own."""
+"""One server of each kind for all races; each test has its own streams."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from itertools import count
 import pytest
 
 from tests.support.server import ServerProcess
+from tests.support.tiers import slow_but
 from tests.support.uneven_disk import UnevenDiskServer
 
 _numbers = count()
 
 
-@pytest.fixture(scope="package", params=["disk", "uneven-disk"])
+@pytest.fixture(scope="package", params=slow_but(["disk"], ["disk", "uneven-disk"]))
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    """A server on a real disk, and one whose disk is now quick, now slow."""
+    """A server on a real disk, and one whose disk is sometimes fast and sometimes slow."""
     kind = UnevenDiskServer if request.param == "uneven-disk" else ServerProcess
     with kind(tmp_path_factory.mktemp("races"), "--long-poll-s", "20") as process:
         yield process

@@ -13,13 +13,14 @@ from tests.support.http import Connection, Response, request
 from tests.support.payloads import pack, unpack_all
 from tests.support.reading import JSON, OCTETS, Event, SseReader, read_all
 from tests.support.server import ServerProcess
+from tests.support.tiers import slow_but
 from tests.support.together import HANG_S, together
 
 ROUNDS = 120
 CLOSE = {"Stream-Closed": "true"}
 
 
-@pytest.mark.parametrize("content_type", ["text/plain", OCTETS, JSON])
+@pytest.mark.parametrize("content_type", slow_but([JSON], ["text/plain", OCTETS, JSON]))
 def test_readers_get_the_last_bytes_before_the_end(
     server: ServerProcess, path: str, content_type: str
 ) -> None:

@@ -13,6 +13,7 @@ from tests.support.http import Connection, request
 from tests.support.payloads import pack, unpack_all
 from tests.support.reading import OCTETS, SseReader, read_all
 from tests.support.server import ServerProcess
+from tests.support.tiers import slow_but
 from tests.support.together import HANG_S, wait_until
 
 OCTET_HEADERS = {"Content-Type": OCTETS}
@@ -128,7 +129,7 @@ def _check_everything(reader: SseReader, path: str) -> None:
 
 
 @pytest.mark.parametrize("live", ["long-poll", "sse"])
-@pytest.mark.parametrize("farewell", ["close", "reset", "half-close"])
+@pytest.mark.parametrize("farewell", slow_but(["reset"], ["close", "reset", "half-close"]))
 def test_readers_that_go_away_leave_nothing(
     server: ServerProcess, path: str, live: str, farewell: str
 ) -> None:
