@@ -21,7 +21,7 @@ from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import ProducerClaim
 from tailrace.protocol.state import Append, Command, Create, Delete, StreamState
 
-__all__ = ["KINDS", "START_MS", "World", "open_store", "told"]
+__all__ = ["KINDS", "START_MS", "World", "open_store", "result"]
 
 KINDS: Final = ("memory", "rocks")
 START_MS: Final = 1_700_000_000_000
@@ -34,7 +34,7 @@ def open_store(kind: str, directory: Path) -> Store:
     return MemoryStore() if kind == "memory" else RocksStore(directory)
 
 
-def told(outcome: Outcome) -> str:
+def result(outcome: Outcome) -> str:
     """What a client learns, in one word: an effect, or a refusal's code."""
     return outcome.code if isinstance(outcome, Refusal) else outcome[0].effect.value
 

@@ -71,7 +71,7 @@ def test_everything_that_happens_to_a_stream(bucketed: World) -> None:
     assert names(changed(world, at)) == ["c", "d", "b", "a"]
 
 
-def test_a_retry_and_a_refusal_are_no_change(bucketed: World) -> None:
+def test_a_retry_and_a_refusal_are_not_changes(bucketed: World) -> None:
     world = bucketed
     at = position(world)
     world.do(key("a"), Append(b"x", "text/html"))
@@ -79,7 +79,7 @@ def test_a_retry_and_a_refusal_are_no_change(bucketed: World) -> None:
     assert names(changed(world, at)) == []
 
 
-def test_a_read_is_no_change_even_where_it_is_written_down(open_world: OpenWorld) -> None:
+def test_a_recorded_read_is_not_a_change(open_world: OpenWorld) -> None:
     world = open_world(sliding=True)
     put_bucket(world)
     world.create(key("a"), ttl_s=100)
@@ -91,7 +91,7 @@ def test_a_read_is_no_change_even_where_it_is_written_down(open_world: OpenWorld
     assert names(changed(world, at)) == []
 
 
-def test_what_expired_is_told_as_gone(bucketed: World) -> None:
+def test_an_expired_stream_is_listed_as_deleted(bucketed: World) -> None:
     world = bucketed
     world.create(key("brief"), ttl_s=1)
     at = position(world)
@@ -117,7 +117,7 @@ def test_pages_go_on_where_the_last_one_ended(bucketed: World) -> None:
     assert changed(world, page.position)[:2] == ([], False)
 
 
-def test_nothing_is_told_before_it_is_durable(
+def test_changes_are_not_listed_before_they_are_durable(
     bucketed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not the change, and not a state with it: written, but its fsync is not done."""
@@ -155,6 +155,6 @@ def test_a_restart_forgets_positions(bucketed: World) -> None:
         changed(world, at)
 
 
-def test_a_bucket_that_is_not_there(world: World) -> None:
+def test_a_bucket_that_does_not_exist(world: World) -> None:
     with pytest.raises(BucketNotFound):
         changed(world, "0" * 16 + "-0")

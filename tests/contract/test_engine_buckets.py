@@ -24,7 +24,7 @@ from tailrace.protocol.errors import BucketNotFound, StreamNotFound
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import Append, Create, Delete, Publish, SnapshotInfo
 from tests.contract.conftest import OpenWorld
-from tests.contract.harness import START_MS, World, told
+from tests.contract.harness import START_MS, World, result
 from tests.engine.proxy import StoreProxy
 from tests.support.tiers import slow_but
 
@@ -48,7 +48,7 @@ def put(world: World, bucket: bytes = BUCKET) -> str:
     replies: list[Outcome] = []
     submit_put(world, replies, bucket)
     world.until(lambda: bool(replies))
-    return told(replies[0])
+    return result(replies[0])
 
 
 def drop(world: World, bucket: bytes = BUCKET) -> str:
@@ -56,7 +56,7 @@ def drop(world: World, bucket: bytes = BUCKET) -> str:
     replies: list[Outcome] = []
     submit_drop(world, replies, bucket)
     world.until(lambda: bool(replies))
-    return told(replies[0])
+    return result(replies[0])
 
 
 def submit_put(world: World, replies: list[Outcome], bucket: bytes = BUCKET) -> None:
@@ -201,7 +201,7 @@ class TestStreamsInBuckets:
             Delete(),
             Publish(1, snapshot, b"x"),
         ):
-            assert told(world.do(key(b"s"), command)) == "bucket-not-found"
+            assert result(world.do(key(b"s"), command)) == "bucket-not-found"
         with pytest.raises(BucketNotFound):
             world.engine.find(key(b"s"))
         forget(world)
@@ -212,7 +212,7 @@ class TestStreamsInBuckets:
         put(world)
         forget(world)
         for command in (Append(b"x", TEXT), Delete()):
-            assert told(world.do(key(b"s"), command)) == "stream-not-found"
+            assert result(world.do(key(b"s"), command)) == "stream-not-found"
         with pytest.raises(StreamNotFound):
             world.engine.find(key(b"s"))
 
@@ -223,14 +223,14 @@ class TestStreamsInBuckets:
         world.create(key(b"b"), closed=True)
         forget(world)
         assert count(world) == 2
-        assert told(world.do(key(b"a"), new(world))) == "existed"
-        assert told(world.do(key(b"a"), new(world, ttl_s=5))) == "stream-exists"
+        assert result(world.do(key(b"a"), new(world))) == "existed"
+        assert result(world.do(key(b"a"), new(world, ttl_s=5))) == "stream-exists"
         world.append(key(b"a"))
         world.append(key(b"a"), b"", closes=True)
         forget(world)
         assert count(world) == 2
         world.delete(key(b"a"))
-        assert told(world.do(key(b"a"), Delete())) == "stream-not-found"
+        assert result(world.do(key(b"a"), Delete())) == "stream-not-found"
         forget(world)
         assert count(world) == 1
         world.create(key(b"a"))
@@ -260,7 +260,7 @@ class TestStreamsInBuckets:
         world.until(lambda: len(replies) == 11)
         world.settle()
         # The first is refused at once, before anything is pending.
-        assert [told(reply) for reply in replies] == [
+        assert [result(reply) for reply in replies] == [
             "bucket-not-found", "created", "bucket-exists", "created", "bucket-not-empty",
             "deleted", "deleted", "bucket-not-found", "bucket-not-found", "created", "created",
         ]  # fmt: skip
@@ -285,14 +285,16 @@ class TestExpiry:
         world.sweep()
         assert (count(world), ids(page(world))) == (1, [b"a"])
 
-    def test_the_count_is_right_whoever_ends_a_stream(self, world: World, forget: Forget) -> None:
+    def test_the_count_is_right_after_every_kind_of_deletion(
+        self, world: World, forget: Forget
+    ) -> None:
         """The sweeper, a command on the stream, one on its bucket: it is taken off once."""
         put(world)
         for name in (b"a", b"b", b"c"):
             world.create(key(name), ttl_s=1)
         world.create(key(b"d"))
         world.now += 1000
-        assert told(world.do(key(b"a"), Append(b"x", TEXT))) == "stream-not-found"
+        assert result(world.do(key(b"a"), Append(b"x", TEXT))) == "stream-not-found"
         assert count(world) == 1
         assert drop(world) == "bucket-not-empty"
         forget(world)
@@ -392,7 +394,7 @@ class TestExpiry:
         world.run(work())
         world.until(lambda: len(replies) == 2)
         first = "deleted" if end == "delete" else "stream-not-found"
-        assert [told(reply) for reply in replies] == [first, "deleted"]
+        assert [result(reply) for reply in replies] == [first, "deleted"]
         assert not world.engine.buckets.exists(BUCKET)
 
 
@@ -532,10 +534,10 @@ class TestDurability:
             world.engine.find(key(b"s", OTHER))
         disk.go_on()
         world.until(lambda: len(replies) == 3)
-        assert [told(reply) for reply in replies] == ["created", "created", "bucket-exists"]
+        assert [result(reply) for reply in replies] == ["created", "created", "bucket-exists"]
         assert count(world, OTHER) == 1
 
-    def test_a_bucket_whose_end_is_not_durable_is_still_there(self, held: Held) -> None:
+    def test_a_bucket_whose_deletion_is_not_durable_still_exists(self, held: Held) -> None:
         world, disk = held
         world.delete(key(b"old"))
         disk.stopped = True
@@ -548,7 +550,7 @@ class TestDurability:
         assert count(world) == 0
         disk.go_on()
         world.until(lambda: len(replies) == 3)
-        assert [told(reply) for reply in replies] == ["deleted"] + ["bucket-not-found"] * 2
+        assert [result(reply) for reply in replies] == ["deleted"] + ["bucket-not-found"] * 2
         with pytest.raises(BucketNotFound):
             count(world)
 
@@ -567,7 +569,7 @@ class TestDurability:
 
     @pytest.mark.parametrize("ahead", [False, True], ids=["one batch", "two batches"])
     @pytest.mark.parametrize("what", ["create", "delete"])
-    def test_a_listing_tells_nothing_that_a_crash_could_undo(
+    def test_a_listing_has_nothing_that_a_crash_could_undo(
         self, held: Held, what: str, ahead: bool
     ) -> None:
         """
@@ -726,7 +728,7 @@ class TestDurability:
         world.until(lambda: bool(replies))
         submit_put(world, replies, b"bkt3")
         submit_drop(world, replies)
-        assert [told(reply) for reply in replies] == ["storage-failed"] * 3
+        assert [result(reply) for reply in replies] == ["storage-failed"] * 3
         assert not world.engine.buckets.exists(OTHER)
 
 
@@ -938,7 +940,7 @@ class BucketsAgainstModel(RuleBasedStateMachine):
 
         self.world.run(submit())
         self.world.until(lambda: len(replies) == len(steps))
-        answers = [told(replies[at]) for at in range(len(steps))]
+        answers = [result(replies[at]) for at in range(len(steps))]
         for at, step in enumerate(steps):
             if isinstance(step, StreamStep) and step.what != "create" and _missing(answers[at]):
                 # What is missing may be told of the moment before the bucket came, or went.

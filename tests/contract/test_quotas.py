@@ -14,7 +14,7 @@ from tailrace.protocol.bucket import BucketState, Growth
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.producer import ProducerClaim
 from tailrace.protocol.state import Append, Create, Publish, SnapshotInfo, StreamState
-from tests.contract.harness import START_MS, World, told
+from tests.contract.harness import START_MS, World, result
 
 BUCKET = b"bkt1"
 KEY = BUCKET + b"\0s"
@@ -60,18 +60,18 @@ def publish(world: World, state: StreamState, content: bytes) -> str:
     snapshot = SnapshotInfo(
         state.tail, world.engine.take_id(), len(content), TEXT, content, inline=True
     )
-    return told(world.do(KEY, Publish(state.id, snapshot, content)))
+    return result(world.do(KEY, Publish(state.id, snapshot, content)))
 
 
 def test_what_would_be_too_much_is_refused_and_changes_nothing(bucketed: World) -> None:
     world = bucketed
     world.create(KEY, body=b"12345")
     asked = limit(world, bytes_max=10)
-    assert told(world.do(KEY, Append(b"123456", TEXT))) == "full"
+    assert result(world.do(KEY, Append(b"123456", TEXT))) == "full"
     assert size(world) == (1, 5)
     assert world.read(KEY)[0] == b"12345"
     world.append(KEY, b"12345")
-    assert told(world.do(KEY, Append(b"1", TEXT))) == "full"
+    assert result(world.do(KEY, Append(b"1", TEXT))) == "full"
     assert size(world) == (1, 10)
     assert asked == [Growth(0, 6, 1), Growth(0, 5, 1), Growth(0, 1, 1)]
     world.reopen()
@@ -83,9 +83,9 @@ def test_streams_are_counted_as_they_are_created(bucketed: World) -> None:
     asked = limit(world, bytes_max=10, streams_max=1)
     world.create(KEY, body=b"123")
     create = Create(id=world.engine.new_id(), content_type=TEXT)
-    assert told(world.do(BUCKET + b"\0t", create)) == "full"
+    assert result(world.do(BUCKET + b"\0t", create)) == "full"
     # The one that exists may be created again: nothing is new.
-    assert told(world.do(KEY, create)) == "existed"
+    assert result(world.do(KEY, create)) == "existed"
     assert asked == [Growth(1, 3, 1), Growth(1, 0, 0)]
     world.delete(KEY)
     world.create(KEY)
@@ -104,7 +104,7 @@ def test_commands_of_one_turn_are_counted_together(bucketed: World) -> None:
 
     world.run(work())
     world.until(lambda: len(replies) == 5)
-    assert sorted(map(told, replies)) == ["appended"] * 3 + ["full"] * 2
+    assert sorted(map(result, replies)) == ["appended"] * 3 + ["full"] * 2
     assert size(world) == (1, 9)
 
 
@@ -115,11 +115,13 @@ def test_what_is_stored_already_is_acknowledged_again(bucketed: World) -> None:
     claim = ProducerClaim("p", 0, 0)
     world.append(KEY, b"1234", claim=claim)
     asked = limit(world, bytes_max=0)
-    assert told(world.do(KEY, Append(b"1234", TEXT, producer=claim))) == "duplicate"
-    assert told(world.do(KEY, Append(b"5", TEXT, producer=ProducerClaim("p", 0, 1)))) == "full"
+    assert result(world.do(KEY, Append(b"1234", TEXT, producer=claim))) == "duplicate"
+    assert result(world.do(KEY, Append(b"5", TEXT, producer=ProducerClaim("p", 0, 1)))) == "full"
     # It was refused, so it is no gap: the same comes again when there is room.
     world.engine.quota = None
-    assert told(world.do(KEY, Append(b"5", TEXT, producer=ProducerClaim("p", 0, 1)))) == "appended"
+    assert (
+        result(world.do(KEY, Append(b"5", TEXT, producer=ProducerClaim("p", 0, 1)))) == "appended"
+    )
     assert asked == [Growth(0, 1, 1)]
 
 
@@ -127,8 +129,8 @@ def test_closing_and_deleting_are_never_refused(bucketed: World) -> None:
     world = bucketed
     world.create(KEY, body=b"1234")
     asked = limit(world, bytes_max=0, streams_max=0)
-    assert told(world.do(KEY, Append(b"5", TEXT, closes=True))) == "full"
-    assert told(world.do(KEY, Append(b"", closes=True))) == "closed"
+    assert result(world.do(KEY, Append(b"5", TEXT, closes=True))) == "full"
+    assert result(world.do(KEY, Append(b"", closes=True))) == "closed"
     assert asked == [Growth(0, 1, 1)]
     world.delete(KEY)
     assert size(world) == (0, 0)
@@ -161,7 +163,7 @@ def test_a_snapshot_takes_the_place_of_the_one_before(bucketed: World) -> None:
 
 
 @pytest.mark.parametrize("expires", [False, True])
-def test_with_a_stream_all_that_it_held_goes(bucketed: World, expires: bool) -> None:
+def test_a_deleted_stream_releases_all_its_bytes(bucketed: World, expires: bool) -> None:
     """What it retains and its snapshot, but not once more what the snapshot covered."""
     world = bucketed
     state = world.create(KEY, body=b"12345", ttl_s=1 if expires else None)
@@ -181,7 +183,9 @@ def test_with_a_stream_all_that_it_held_goes(bucketed: World, expires: bool) -> 
 
 
 @pytest.mark.parametrize("forget", [World.settle, World.evict, World.reopen])
-def test_what_has_expired_makes_room(bucketed: World, forget: Callable[[World], None]) -> None:
+def test_expired_streams_make_room_for_a_quota(
+    bucketed: World, forget: Callable[[World], None]
+) -> None:
     """Also before the sweeper comes by, and in the very moment."""
     world = bucketed
     for name in (b"a", b"b", b"c"):
@@ -189,11 +193,11 @@ def test_what_has_expired_makes_room(bucketed: World, forget: Callable[[World], 
     world.create(KEY, body=b"12345")
     forget(world)
     limit(world, bytes_max=20, streams_max=4)
-    assert told(world.do(KEY, Append(b"1", TEXT))) == "full"
+    assert result(world.do(KEY, Append(b"1", TEXT))) == "full"
     world.now += 1000
     assert size(world) == (1, 5)
-    assert told(world.do(KEY, Append(b"123456789012345", TEXT))) == "appended"
-    assert told(world.do(KEY, Append(b"1", TEXT))) == "full"
+    assert result(world.do(KEY, Append(b"123456789012345", TEXT))) == "appended"
+    assert result(world.do(KEY, Append(b"1", TEXT))) == "full"
     assert size(world) == (1, 20)
     world.sweep()
     assert size(world) == (1, 20)

@@ -99,7 +99,7 @@ def test_an_empty_stream_has_one_place(world: World) -> None:
             assert find(world.store, state, value) == START
 
 
-def test_a_closure_is_no_message(world: World) -> None:
+def test_a_closure_is_not_a_message(world: World) -> None:
     """Its record lies at the tail and has no bytes."""
     world.create(KEY, body=b"abc")
     world.now += 1

@@ -18,7 +18,7 @@ from tailrace.engine.engine import Outcome
 from tailrace.protocol.errors import StreamNotFound
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import Append, Create, Delete
-from tests.contract.harness import World, told
+from tests.contract.harness import World, result
 from tests.protocol.model import APPENDS, CREATES, AppendCase, CreateCase, Model
 from tests.support.tiers import slow_but
 
@@ -95,9 +95,9 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.world.run(submit())
         self.world.until(lambda: len(replies) == len(commands))
         answers = [replies[at] for at in range(len(commands))]
-        assert [told(answer) for answer in answers] == expected
+        assert [result(answer) for answer in answers] == expected
         for (key, _), answer in zip(commands, answers, strict=True):
-            if told(answer) == "created":
+            if result(answer) == "created":
                 assert isinstance(answer, tuple) and answer[1] is not None
                 assert answer[1].id not in self.used
                 self.used.add(answer[1].id)

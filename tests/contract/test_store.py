@@ -165,9 +165,8 @@ class TestScan:
             append(store, state, batch(3), batch(4), batch(1, 2, 4), batch(1))
         return store
 
-    @pytest.mark.parametrize(
-        ("start", "end", "found"),
-        [
+    def test_boundaries(self, filled: Store) -> None:
+        for start, end, found in [
             (0, 15, [0, 3, 7, 14]),
             (0, 1, [0]),
             (0, 3, [0]),
@@ -178,10 +177,8 @@ class TestScan:
             (8, 15, [7, 14]),
             (13, 14, [7]),
             (14, 15, [14]),
-        ],
-    )
-    def test_boundaries(self, filled: Store, start: int, end: int, found: list[int]) -> None:
-        assert scan(filled, 7, start, end) == found
+        ]:
+            assert scan(filled, 7, start, end) == found
 
     def test_a_stream_without_records(self, store: Store) -> None:
         create(store, b"k", new_state(3))
@@ -208,7 +205,7 @@ class TestScan:
 
 
 class TestDue:
-    def test_from_its_moment_on_earliest_first(self, store: Store) -> None:
+    def test_entries_are_due_at_their_time_earliest_first(self, store: Store) -> None:
         entries = [Due(50, 1, b"a"), Due(10, 300, b"b"), Due(10, 2, b"c"), Due(2**40, 3, b"d")]
         transaction = store.begin()
         for entry in entries:

@@ -123,14 +123,16 @@ class TestBuckets:
     def test_a_bucket_that_was_never_put_is_none(self, store: Store) -> None:
         assert store.bucket(b"abcd") is None
 
-    @pytest.mark.parametrize(
-        "state", [BucketState(0), BucketState(1_700_000_000_000, 1), BucketState(2**50, 10**12)]
-    )
-    def test_what_was_put_comes_back(self, store: Store, state: BucketState) -> None:
-        put_bucket(store, b"abcd", state)
-        assert store.bucket(b"abcd") == state
-        assert store.bucket(b"abc") is None
-        assert store.bucket(b"abcde") is None
+    def test_a_stored_bucket_is_loaded(self, store: Store) -> None:
+        for state in [
+            BucketState(0),
+            BucketState(1_700_000_000_000, 1),
+            BucketState(2**50, 10**12),
+        ]:
+            put_bucket(store, b"abcd", state)
+            assert store.bucket(b"abcd") == state
+            assert store.bucket(b"abc") is None
+            assert store.bucket(b"abcde") is None
 
     def test_the_last_put_counts(self, store: Store) -> None:
         for streams in range(5):
@@ -160,7 +162,7 @@ class TestBuckets:
         assert store.bucket(b"gone") is None
         assert store.bucket(b"here") == BucketState(1, 1)
 
-    def test_a_bucket_is_no_stream_and_a_stream_no_bucket(self, store: Store) -> None:
+    def test_buckets_and_streams_do_not_share_names(self, store: Store) -> None:
         put_bucket(store, b"abcd", BucketState(1))
         create(store, b"efgh\0s", new_state(1))
         assert store.load(b"abcd") is None
@@ -180,11 +182,10 @@ class TestBucketNames:
         create(store, b"efgh\0s", new_state(1))
         return store
 
-    @pytest.mark.parametrize(
-        ("prefix", "after", "most", "found"),
-        [
-            (b"", b"", 99, sorted(IDS)),
-            (b"", b"", 3, sorted(IDS)[:3]),
+    def test_prefix_and_cursor(self, named: Store) -> None:
+        for prefix, after, most, found in [
+            (b"", b"", 99, sorted(self.IDS)),
+            (b"", b"", 3, sorted(self.IDS)[:3]),
             (b"", b"abcd", 99, [b"abcd-", b"abcde", b"zzzz"]),
             (b"abcd", b"", 99, [b"abcd", b"abcd-", b"abcde"]),
             (b"abcd", b"abcd", 1, [b"abcd-"]),
@@ -192,12 +193,8 @@ class TestBucketNames:
             (b"zzzz", b"a", 99, [b"zzzz"]),
             (b"efgh", b"", 99, []),
             (b"\xff", b"", 99, []),
-        ],
-    )
-    def test_prefix_and_cursor(
-        self, named: Store, prefix: bytes, after: bytes, most: int, found: list[bytes]
-    ) -> None:
-        assert named.bucket_names(prefix, after, most) == found
+        ]:
+            assert named.bucket_names(prefix, after, most) == found
 
     def test_a_deleted_bucket_is_gone(self, named: Store) -> None:
         put_bucket(named, b"abcd", None)
@@ -232,17 +229,16 @@ class TestNames:
         assert named.names(b"none\0", b"", 99) == []
         assert named.names(b"none\0", b"none\0a", 99) == []
 
-    @pytest.mark.parametrize("most", [1, 2, 8, 9, 10])
-    def test_no_more_than_asked_for(self, named: Store, most: int) -> None:
-        assert self.of(named, most=most) == sorted(self.IDS)[:most]
+    def test_the_number_of_names_is_limited(self, named: Store) -> None:
+        for most in [1, 2, 8, 9, 10]:
+            assert self.of(named, most=most) == sorted(self.IDS)[:most]
 
-    def test_the_base_surface_lies_under_no_bucket(self, named: Store) -> None:
+    def test_the_base_surface_has_no_bucket(self, named: Store) -> None:
         assert named.names(b"\0", b"", 99) == [b"\0a", b"\0b/a", b"\0buck"]
         assert named.names(b"\0b", b"\0b/a", 99) == [b"\0buck"]
 
-    @pytest.mark.parametrize(
-        ("prefix", "found"),
-        [
+    def test_prefix(self, named: Store) -> None:
+        for prefix, found in [
             (b"a", [b"a", b"a\x01", b"aa", b"ab"]),
             (b"aa", [b"aa"]),
             (b"a\x01", [b"a\x01"]),
@@ -255,14 +251,12 @@ class TestNames:
             (b"\xff", []),
             (b"\xff\xff\xff", []),
             (b"A", []),
-        ],
-    )
-    def test_prefix(self, named: Store, prefix: bytes, found: list[bytes]) -> None:
-        assert self.of(named, prefix) == found
+        ]:
+            assert self.of(named, prefix) == found
 
-    @pytest.mark.parametrize(
-        ("prefix", "after", "found"),
-        [
+    def test_after_another_key(self, named: Store) -> None:
+        """Exclusive; it need not be the key of a stream, nor begin with the prefix."""
+        for prefix, after, found in [
             (b"a", b"a", [b"a\x01", b"aa", b"ab"]),
             (b"a", b"aa", [b"ab"]),
             (b"a", b"ab", []),
@@ -275,13 +269,8 @@ class TestNames:
             (b"", b"b", [b"\x7f", "é".encode(), "€".encode(), "😀".encode()]),
             (b"", "€".encode(), ["😀".encode()]),
             (b"", "😀".encode(), []),
-        ],
-    )
-    def test_after_another_key(
-        self, named: Store, prefix: bytes, after: bytes, found: list[bytes]
-    ) -> None:
-        """Exclusive; it need not be the key of a stream, nor begin with the prefix."""
-        assert self.of(named, prefix, after) == found
+        ]:
+            assert self.of(named, prefix, after) == found
 
     def test_a_cursor_of_a_later_bucket_finds_nothing(self, named: Store) -> None:
         assert named.names(b"buck\0", b"bucl\0a", 99) == []
@@ -606,7 +595,7 @@ class TestGarbageKinds:
 
 
 class TestUnlink:
-    def test_twice_is_as_good_as_once(self, store: Store) -> None:
+    def test_a_second_call_has_no_effect(self, store: Store) -> None:
         state = create(store, b"buck\0s", new_state(1))
         after = publish(
             store, b"buck\0s", state, START, snapshot_id=8, content=content_of(BIG), inline=False
@@ -824,7 +813,7 @@ class TestRocks:
         assert files(directory) == []
 
     @pytest.mark.parametrize("where", ["first", "middle", "last", "check"])
-    def test_a_damaged_file_is_told_and_never_served(
+    def test_a_damaged_file_is_reported_and_never_served(
         self, rocks: RocksStore, directory: Path, where: str
     ) -> None:
         """Every chunk is checked: a flipped bit is `StorageDamaged`, the others are good."""
@@ -852,7 +841,7 @@ class TestRocks:
                 assert rocks.read_snapshot(snapshot, index) == whole
 
     @pytest.mark.parametrize("size", [0, 3, SNAPSHOT_CHUNK_BYTES, BIG, BIG + 8])
-    def test_a_file_that_is_cut_short_is_told(
+    def test_a_truncated_file_is_reported(
         self, rocks: RocksStore, directory: Path, size: int
     ) -> None:
         content = content_of(BIG)
@@ -998,7 +987,7 @@ class TestPins:
 
     STATE = new_state(4, tail=Offset(9, 90), earliest=Offset(2, 20))
 
-    def test_nobody_reads_anything(self) -> None:
+    def test_without_readers_everything_may_be_reclaimed(self) -> None:
         pins = Pins()
         for garbage in (Garbage(4, 9), Garbage(4, 9, until=5), Garbage(4, 9, file=True)):
             assert pins.allow(garbage)
@@ -1015,9 +1004,7 @@ class TestPins:
     @pytest.mark.parametrize(
         ("until", "allowed"), [(1, True), (20, True), (21, False), (90, False)]
     )
-    def test_what_lies_before_the_state_that_is_read_may_go(
-        self, until: int, allowed: bool
-    ) -> None:
+    def test_data_before_a_pinned_state_may_be_reclaimed(self, until: int, allowed: bool) -> None:
         """Up to its earliest offset, which the reader began at or after."""
         pins = Pins()
         release = pins.hold(self.STATE)

@@ -424,9 +424,7 @@ DAMAGES = ["first chunk", "middle", "last chunk", "checksum", "cut off", "missin
 
 
 @pytest.mark.parametrize("what", slow_but(["middle", "missing"], DAMAGES))
-def test_a_damaged_snapshot_is_never_sent_as_if_it_were_whole(
-    sound: ServerProcess, what: str
-) -> None:
+def test_a_damaged_snapshot_is_never_sent_as_complete(sound: ServerProcess, what: str) -> None:
     """
     Goal: a download is cut off before the damage, plain or compressed; a bootstrap is refused or
     cut off; the log tells of both. Appends go on, and a later snapshot makes it good.
@@ -467,9 +465,7 @@ def test_a_damaged_snapshot_is_never_sent_as_if_it_were_whole(
 
 
 @pytest.mark.parametrize("what", ["first chunk", "middle"])
-def test_the_log_tells_of_a_bootstrap_that_damage_keeps_from_being_answered(
-    tmp_path: Path, what: str
-) -> None:
+def test_a_bootstrap_that_fails_by_damage_is_logged(tmp_path: Path, what: str) -> None:
     """Whoever runs the server must learn of it, not only the client."""
     with ServerProcess(tmp_path / "data") as server:
         streams = Streams(server)

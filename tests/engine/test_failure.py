@@ -9,7 +9,7 @@ from tailrace.engine.base import Store
 from tailrace.engine.engine import Outcome
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import Append, Create, Delete
-from tests.contract.harness import World, told
+from tests.contract.harness import World, result
 from tests.engine.conftest import Held
 from tests.engine.proxy import StoreProxy
 
@@ -49,19 +49,19 @@ class TestAFailureIsFinal:
 
         world.run(submit())
         world.until(lambda: len(replies) == 4)
-        assert [told(reply) for reply in replies] == ["storage-failed"] * 4
+        assert [result(reply) for reply in replies] == ["storage-failed"] * 4
         assert len(world.failures) == 1
         assert world.engine.failure is world.failures[0]
 
     @pytest.mark.parametrize("message", [IO_ERROR, FULL])
-    def test_whatever_the_reason_the_outcome_is_told_as_unknown(
+    def test_any_failure_makes_the_outcome_unknown(
         self, either: Held, where: str, message: str
     ) -> None:
         """507 would say that nothing was stored; after a write that failed, nobody knows."""
         world, disk = either
         world.create()
         break_disk(disk, where, message)
-        assert told(world.do(b"s", Append(b"b", TEXT))) == "storage-failed"
+        assert result(world.do(b"s", Append(b"b", TEXT))) == "storage-failed"
 
     def test_later_commands_are_refused_and_nothing_is_written_or_synced(
         self, either: Held, where: str
@@ -79,8 +79,8 @@ class TestAFailureIsFinal:
             Delete(),
             Create(id=77, content_type=TEXT),
         ):
-            assert told(world.do(b"s", command)) == "storage-failed"
-            assert told(world.do(b"new", command)) == "storage-failed"
+            assert result(world.do(b"s", command)) == "storage-failed"
+            assert result(world.do(b"new", command)) == "storage-failed"
         world.engine._sweeper._sweep()
         world.turn()
         assert (disk.writes, disk.syncs) == (writes, syncs)
@@ -96,7 +96,7 @@ class TestAFailureIsFinal:
         assert world.read() == (b"a", Offset(1, 1))
         assert not world.find().closed
 
-    def test_what_gathers_behind_a_failing_sync_is_told_too(self, held: Held) -> None:
+    def test_commands_behind_a_failing_sync_get_the_failure(self, held: Held) -> None:
         world, disk = held
         world.create()
         world.settle()
@@ -111,7 +111,7 @@ class TestAFailureIsFinal:
         syncs = disk.syncs
         disk.gate.set()
         world.until(lambda: len(replies) == 4)
-        assert [told(reply) for reply in replies] == ["storage-failed"] * 4
+        assert [result(reply) for reply in replies] == ["storage-failed"] * 4
         world.turn()
         assert disk.syncs == syncs
         assert len(world.failures) == 1
@@ -130,7 +130,7 @@ class TestAFailureIsFinal:
         break_disk(disk, "write")
         disk.gate.set()
         world.until(lambda: bool(first) and bool(second))
-        assert [told(first[0]), told(second[0])] == ["appended", "storage-failed"]
+        assert [result(first[0]), result(second[0])] == ["appended", "storage-failed"]
         assert world.read() == (b"1", Offset(1, 1))
 
     def test_a_reply_that_raises_does_not_keep_the_failure_secret(
@@ -154,7 +154,7 @@ class TestAFailureIsFinal:
         world.run(submit())
         world.until(lambda: world.engine.failure is not None)
         world.turn()
-        assert [told(reply) for reply in replies] == ["storage-failed"]
+        assert [result(reply) for reply in replies] == ["storage-failed"]
         assert len(world.failures) == 1
 
     def test_closing_a_failed_engine_returns(self, either: Held, where: str) -> None:
@@ -189,16 +189,16 @@ class TestDiskFull:
         room[0] = 5
         world.engine.measure_room()
         before = world.find()
-        assert told(world.do(b"s", Append(b"123456", TEXT))) == "disk-full"
+        assert result(world.do(b"s", Append(b"123456", TEXT))) == "disk-full"
         new = Create(id=world.engine.new_id(), content_type=TEXT, body=b"123456")
-        assert told(world.do(b"t", new)) == "disk-full"
+        assert result(world.do(b"t", new)) == "disk-full"
         assert world.find() == before
-        assert told(world.do(b"s", Append(b"12345", TEXT))) == "appended"
+        assert result(world.do(b"s", Append(b"12345", TEXT))) == "appended"
         room[0] = -1
         world.engine.measure_room()
-        assert told(world.do(b"s", Append(b"1", TEXT))) == "disk-full"
+        assert result(world.do(b"s", Append(b"1", TEXT))) == "disk-full"
         assert world.read()[0] == b"x" * 10 + b"12345"
-        assert told(world.do(b"s", Delete())) == "deleted"
+        assert result(world.do(b"s", Delete())) == "deleted"
         room[0] = 1000
         assert world.create(body=b"again").tail == Offset(1, 5)
 
@@ -209,8 +209,8 @@ class TestDiskFull:
         world.create(closed=True)
         room[0] = -1
         world.engine.measure_room()
-        assert told(world.do(b"s", Append(b"x", TEXT))) == "stream-closed"
-        assert told(world.do(b"nobody", Append(b"x", TEXT))) == "stream-not-found"
+        assert result(world.do(b"s", Append(b"x", TEXT))) == "stream-closed"
+        assert result(world.do(b"nobody", Append(b"x", TEXT))) == "stream-not-found"
 
     def test_what_one_turn_takes_is_counted(self, tight: tuple[World, list[int]]) -> None:
         """A burst cannot take more room than there is, though the disk was asked once."""
@@ -228,4 +228,4 @@ class TestDiskFull:
 
         world.run(burst())
         world.until(lambda: len(replies) == 4)
-        assert sorted(told(reply) for reply in replies) == ["appended"] * 3 + ["disk-full"]
+        assert sorted(result(reply) for reply in replies) == ["appended"] * 3 + ["disk-full"]

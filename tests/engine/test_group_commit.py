@@ -14,7 +14,7 @@ from tailrace.protocol.errors import StreamNotFound
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import ProducerClaim
 from tailrace.protocol.state import Append, Create, Delete
-from tests.contract.harness import World, told
+from tests.contract.harness import World, result
 from tests.engine.conftest import Held
 from tests.engine.proxy import StoreProxy
 from tests.support.together import HANG_S
@@ -35,7 +35,7 @@ class TestNothingIsToldBeforeItIsDurable:
         assert replies == []
         held.disk.gate.set()
         held.world.until(lambda: len(replies) == count)
-        return [told(reply) for reply in replies]
+        return [result(reply) for reply in replies]
 
     def test_a_create(self, held: Held) -> None:
         self.stop(held)
@@ -131,7 +131,7 @@ class TestNothingIsToldBeforeItIsDurable:
         at_once: list[Outcome] = []
         held.world.submit(b"t", Append(b"x", TEXT), at_once)
         held.world.submit(b"nobody", Delete(), at_once)
-        assert [told(reply) for reply in at_once] == ["stream-closed", "stream-not-found"]
+        assert [result(reply) for reply in at_once] == ["stream-closed", "stream-not-found"]
         assert pending == []
 
     def test_readers_are_woken_after_the_states_are_published(self, held: Held) -> None:
@@ -267,7 +267,7 @@ class TestOneBatchOneStream:
 
         world.run(submit())
         world.settle()
-        return [told(reply) for reply in replies]
+        return [result(reply) for reply in replies]
 
     def test_delete_and_create(self, held: Held) -> None:
         world = held.world
@@ -375,7 +375,7 @@ def test_one_reply_that_fails_does_not_take_the_others_with_it(either: Held) -> 
     world.run(submit())
     world.settle()
     world.turn()
-    assert [told(reply) for reply in replies] == ["appended", "appended"]
+    assert [result(reply) for reply in replies] == ["appended", "appended"]
     world.engine.find(b"s").listener = None
 
 
@@ -393,7 +393,7 @@ def test_the_moment_between_two_batches_does_not_come_after_a_failure(
     with World("memory", tmp_path, wrap=wrap) as world:
         world.create(b"s")
         setattr(disks[0], f"{where}_error", Exception("IO error: No such device"))
-        assert told(world.do(b"s", Append(b"x", TEXT))) == "storage-failed"
+        assert result(world.do(b"s", Append(b"x", TEXT))) == "storage-failed"
 
         async def take() -> None:
             async with asyncio.timeout(HANG_S):

@@ -11,7 +11,7 @@ from tailrace.engine.errors import DiskFull, StorageDamaged
 from tailrace.protocol.bucket import BucketState, Growth
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.state import Append, Delete
-from tests.contract.harness import KINDS, World, told
+from tests.contract.harness import KINDS, World, result
 from tests.engine.conftest import Held
 
 TEXT = "text/plain"
@@ -44,7 +44,7 @@ def limit(world: World, bytes_max: int) -> list[Growth]:
     return asked
 
 
-def test_nobody_is_told_that_a_bucket_is_full_before_that_is_durable(held: Held) -> None:
+def test_a_full_bucket_is_not_reported_before_it_is_durable(held: Held) -> None:
     """A crash would undo what filled it, and the refusal would have been for nothing."""
     world, disk = held
     add_bucket(world)
@@ -63,11 +63,11 @@ def test_nobody_is_told_that_a_bucket_is_full_before_that_is_durable(held: Held)
     assert (filled, refused) == ([], [])
     disk.gate.set()
     world.until(lambda: len(refused) == 2)
-    assert [told(outcome) for outcome in (*filled, *refused)] == ["appended", "full", "full"]
+    assert [result(outcome) for outcome in (*filled, *refused)] == ["appended", "full", "full"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_the_disk_refuses_spends_nothing_of_a_quota(kind: str, tmp_path: Path) -> None:
+def test_a_full_disk_uses_up_no_quota(kind: str, tmp_path: Path) -> None:
     with World(kind, tmp_path / "data") as world:
         add_bucket(world)
         world.create(BUCKET + b"\0a")
@@ -80,7 +80,7 @@ def test_what_the_disk_refuses_spends_nothing_of_a_quota(kind: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_bucket_that_is_lost_refuses_before_anything_changes(kind: str, tmp_path: Path) -> None:
+def test_a_missing_bucket_row_refuses_before_anything_changes(kind: str, tmp_path: Path) -> None:
     """Of a damaged store: the append is refused whole, and the stream is as it was."""
     with World(kind, tmp_path / "data") as world:
         add_bucket(world)
@@ -94,7 +94,7 @@ def test_a_bucket_that_is_lost_refuses_before_anything_changes(kind: str, tmp_pa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_read_does_not_ask_for_the_bucket(kind: str, tmp_path: Path) -> None:
+def test_a_read_does_not_load_the_bucket(kind: str, tmp_path: Path) -> None:
     """Else one bucket that cannot be read would keep streams of others from being evicted."""
     with World(kind, tmp_path / "data", sliding=True) as world:
         add_bucket(world)
@@ -112,7 +112,7 @@ def test_a_read_does_not_ask_for_the_bucket(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_appends_are_counted_whatever_becomes_of_their_stream(kind: str, tmp_path: Path) -> None:
+def test_appends_are_counted_even_if_their_stream_is_deleted(kind: str, tmp_path: Path) -> None:
     """Deleted in the same batch, they were appended all the same; other batches have none."""
     with World(kind, tmp_path / "data") as world:
         world.create(b"s")

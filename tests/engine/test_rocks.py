@@ -85,7 +85,7 @@ class TestOpening:
         again.close()
 
     @pytest.mark.parametrize("name", ["data", "clock", "blocks", "LOCKED"])
-    def test_only_a_lock_is_told_as_a_lock(self, tmp_path: Path, name: str) -> None:
+    def test_only_a_lock_is_reported_as_a_lock(self, tmp_path: Path, name: str) -> None:
         """A path, or a word such as "block", that has the letters of "lock" in it is no lock."""
         path = tmp_path / name
         path.write_text("a file where a directory should be")
@@ -94,7 +94,7 @@ class TestOpening:
         assert str(path) in str(caught.value)
         assert "in use" not in str(caught.value)
 
-    def test_damage_is_told_as_damage(self, tmp_path: Path) -> None:
+    def test_damage_is_reported_as_damage(self, tmp_path: Path) -> None:
         directory = tmp_path / "data"
         RocksStore(directory).close()
         current = directory / "CURRENT"

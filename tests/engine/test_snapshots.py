@@ -43,7 +43,7 @@ from tailrace.protocol.state import (
 from tailrace.server.bootstrap import Bootstrap
 from tailrace.server.message import Request, Response
 from tailrace.server.upload import Upload
-from tests.contract.harness import KINDS, World, told
+from tests.contract.harness import KINDS, World, result
 from tests.engine.conftest import Held
 from tests.engine.proxy import StoreProxy
 
@@ -178,7 +178,7 @@ class TestPins:
         release()
         assert pins.allow(Garbage(7, 1)) and pins.allow(Garbage(8, 1))
 
-    def test_only_what_lies_before_a_reader_may_be_trimmed(self) -> None:
+    def test_only_data_before_a_reader_may_be_trimmed(self) -> None:
         pins = Pins()
         pins.hold(self.state(7, Offset(1, 10), 8))
         assert pins.allow(Garbage(7, 1, until=9))
@@ -245,9 +245,7 @@ class TestReclaiming:
         assert stored_ids(world) == {after.snapshot.id}
         assert list(world.store.scan(after.id, 0, after.tail.byte)) == []
 
-    def test_a_reader_that_started_later_does_not_keep_what_lies_before_it(
-        self, world: World, size: int
-    ) -> None:
+    def test_a_later_reader_does_not_pin_earlier_data(self, world: World, size: int) -> None:
         world.create(body=b"first")
         first = publish(world, noise(size))
         world.append(body=b"second")
@@ -409,7 +407,7 @@ class TestWhileABatchIsSyncing:
         assert world.read() == (b"first", before.tail)
         disk.gate.set()
         world.until(lambda: len(replies) == 1)
-        assert told(replies[0]) == "published"
+        assert result(replies[0]) == "published"
         after = world.find()
         assert after.earliest == before.tail
         assert content_of(world, after) == noise(size)
@@ -434,7 +432,7 @@ class TestWhileABatchIsSyncing:
         assert replies == []
         disk.gate.set()
         world.until(lambda: len(replies) == 4)
-        told_all = [told(reply) for reply in replies]
+        told_all = [result(reply) for reply in replies]
         assert told_all == ["published", "existed", "snapshot-conflict", "offset-gone"]
         assert content_of(world, world.find()) == b"content"
 
@@ -488,7 +486,7 @@ class TestWhileABatchIsSyncing:
         world.submit(b"s", command, replies)
         disk.gate.set()
         world.until(lambda: len(replies) == 1)
-        assert told(replies[0]) == "storage-failed"
+        assert result(replies[0]) == "storage-failed"
         one_look(world)
         world.turn()
         assert world.find() == before
@@ -508,7 +506,7 @@ class TestOneBatch:
 
         world.run(one_turn())
         world.until(lambda: len(replies) == len(commands))
-        return [told(reply) for reply in replies]
+        return [result(reply) for reply in replies]
 
     def test_a_snapshot_of_a_stream_that_was_deleted_and_created_is_refused(
         self, world: World, size: int
@@ -564,7 +562,7 @@ class TestWhatSurvives:
             assert world.find() == before
             assert content_of(world, before) == noise(size)
             assert messages_of(world, before).startswith(b"22,333,4,")
-            assert told(world.do(b"s", prepare(world, before.id, Offset(1, 2), noise(size)))) == (
+            assert result(world.do(b"s", prepare(world, before.id, Offset(1, 2), noise(size)))) == (
                 "existed"
             )
         world.append(body=b"", content_type=None, closes=True)

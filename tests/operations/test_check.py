@@ -188,7 +188,7 @@ def test_what_does_not_fit_together_is_found(copied: Path, name: str) -> None:
     assert any(expected in finding.problem for finding in found), [*map(str, found)]
 
 
-def test_garbage_that_is_yet_to_go_is_no_damage(copied: Path) -> None:
+def test_garbage_is_not_damage(copied: Path) -> None:
     store = RocksStore(copied)
     transaction = store.begin()
     transaction.delete(GROWING, state_of(store, GROWING))
@@ -273,7 +273,7 @@ def test_findings_say_where_they_are(copied: Path) -> None:
     assert total["summary"]["findings"] == 1
 
 
-def test_what_rocksdb_finds_is_told_with_its_file(copied: Path) -> None:
+def test_damage_that_rocksdb_finds_is_reported_with_its_file(copied: Path) -> None:
     table = max(copied.glob("*.sst"), key=lambda path: path.stat().st_size)
     data = bytearray(table.read_bytes())
     data[1000] ^= 1
@@ -283,7 +283,7 @@ def test_what_rocksdb_finds_is_told_with_its_file(copied: Path) -> None:
     assert not any("/" in finding.problem for finding in found), found
 
 
-def test_a_running_server_is_told_to_be_stopped(tmp_path: Path) -> None:
+def test_check_asks_to_stop_a_running_server(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
         with Connection.to(server.url) as connection:
             headers = {"Content-Type": TEXT}
@@ -297,7 +297,7 @@ def test_a_running_server_is_told_to_be_stopped(tmp_path: Path) -> None:
         assert run("check", "--data-dir", server.data_dir).returncode == 0
 
 
-def test_what_is_no_data_directory_is_told(tmp_path: Path) -> None:
+def test_a_directory_without_a_database_is_reported(tmp_path: Path) -> None:
     for directory in (tmp_path, tmp_path / "nothing"):
         for command in ("check", "compact"):
             done = run(command, "--data-dir", directory)

@@ -71,7 +71,7 @@ def test_a_damaged_directory_is_not_compacted(copied: Path, kind: str) -> None:
     assert b"cannot be opened" in done.stderr
 
 
-def test_a_damaged_table_is_told_in_a_line_and_the_directory_is_let_go(copied: Path) -> None:
+def test_a_damaged_table_is_reported_in_one_line_and_the_directory_unlocked(copied: Path) -> None:
     """RocksDB opens it, fails to compact it, and fails to close it for the same reason."""
     table = max(copied.glob("*.sst"), key=lambda path: path.stat().st_size)
     data = bytearray(table.read_bytes())

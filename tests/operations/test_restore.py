@@ -221,7 +221,7 @@ def test_what_a_link_leads_to_is_filled(backup: bytes, tmp_path: Path, exists: b
 
 
 @pytest.mark.parametrize("kind", ["file", "loop"])
-def test_what_is_no_directory_is_refused_before_anything_is_read(tmp_path: Path, kind: str) -> None:
+def test_a_path_that_is_not_a_directory_is_refused_first(tmp_path: Path, kind: str) -> None:
     place = tmp_path / "data"
     if kind == "file":
         place.write_bytes(b"x")

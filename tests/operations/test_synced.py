@@ -71,7 +71,7 @@ def test_a_file_is_synced_and_then_its_name(tmp_path: Path, synced: list[str]) -
     assert second == str(tmp_path)
 
 
-def test_a_directory_that_cannot_be_synced_is_no_failure(
+def test_a_directory_that_cannot_be_synced_is_not_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some file systems know no such thing."""

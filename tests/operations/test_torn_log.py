@@ -107,7 +107,7 @@ def test_a_log_that_ends_inside_of_a_record_is_remarked(copied: Path) -> None:
         assert f": {end - remark.offset} bytes, never acknowledged" in remark.remark
 
 
-def test_it_is_told_and_is_gone_once_a_server_has_started(copied: Path) -> None:
+def test_a_torn_log_is_remarked_until_a_server_has_started(copied: Path) -> None:
     log = log_of(copied)
     with log.open("r+b") as file:
         file.truncate(log.stat().st_size - 20_000)
@@ -127,7 +127,7 @@ def test_it_is_told_and_is_gone_once_a_server_has_started(copied: Path) -> None:
     assert no_damage(copied).remarks == []
 
 
-def test_what_fails_a_checksum_is_damage_in_bytes_and_the_rest_is_checked(copied: Path) -> None:
+def test_a_failed_checksum_is_damage_and_the_rest_is_checked(copied: Path) -> None:
     log = log_of(copied)
     data = bytearray(log.read_bytes())
     data[-1] ^= 1

@@ -40,12 +40,12 @@ def test_a_new_bucket_is_empty_and_knows_when_it_came_to_be() -> None:
     assert create_bucket(None, 7) == BucketState(created_at=7, streams=0)
 
 
-@pytest.mark.parametrize("state", [EMPTY, FULL])
-def test_a_bucket_that_exists_is_not_created_again(state: BucketState) -> None:
+def test_a_bucket_that_exists_is_not_created_again() -> None:
     """X§1.2: 409 Conflict."""
-    with pytest.raises(BucketExists) as caught:
-        create_bucket(state, 7)
-    assert caught.value.status == 409
+    for state in [EMPTY, FULL]:
+        with pytest.raises(BucketExists) as caught:
+            create_bucket(state, 7)
+        assert caught.value.status == 409
 
 
 def test_an_empty_bucket_is_deleted() -> None:
@@ -54,13 +54,13 @@ def test_an_empty_bucket_is_deleted() -> None:
     delete_bucket(grow(grow(EMPTY, 1, 9), -1, -9))
 
 
-@pytest.mark.parametrize("streams", [1, 2, 10**9])
-def test_a_bucket_must_be_empty_before_deletion(streams: int) -> None:
+def test_a_bucket_must_be_empty_before_deletion() -> None:
     """X§1.5: 409 Conflict, and the detail says how many are in the way."""
-    with pytest.raises(BucketNotEmpty) as caught:
-        delete_bucket(BucketState(1, streams))
-    assert (caught.value.status, caught.value.streams) == (409, streams)
-    assert str(streams) in caught.value.detail
+    for streams in [1, 2, 10**9]:
+        with pytest.raises(BucketNotEmpty) as caught:
+            delete_bucket(BucketState(1, streams))
+        assert (caught.value.status, caught.value.streams) == (409, streams)
+        assert str(streams) in caught.value.detail
 
 
 def test_a_bucket_that_does_not_exist_is_not_deleted() -> None:
@@ -79,10 +79,10 @@ def test_a_stream_must_not_create_its_bucket() -> None:
     admit_stream(FULL)
 
 
-@pytest.mark.parametrize(("difference", "streams"), [(1, 4), (-1, 2), (-3, 0), (0, 3)])
-def test_counting_changes_nothing_but_the_counts(difference: int, streams: int) -> None:
-    assert grow(FULL, difference, 8) == BucketState(created_at=5, streams=streams, bytes=8)
-    assert FULL.streams == 3
+def test_counting_changes_nothing_but_the_counts() -> None:
+    for difference, streams in [(1, 4), (-1, 2), (-3, 0), (0, 3)]:
+        assert grow(FULL, difference, 8) == BucketState(created_at=5, streams=streams, bytes=8)
+        assert FULL.streams == 3
 
 
 @given(steps=st.lists(st.sampled_from(["create", "delete", "add", "remove"]), max_size=40))

@@ -82,8 +82,8 @@ def test_an_empty_cursor_counts_as_none() -> None:
     assert parse_cursor("") is None
 
 
-@pytest.mark.parametrize("text", ["-1", "+1", " 1", "1 ", "1.0", "0x1", "abc", "١", "9" * 5000])
-def test_anything_but_digits_is_400(text: str) -> None:
-    with pytest.raises(QueryInvalid) as caught:
-        parse_cursor(text)
-    assert (caught.value.status, caught.value.parameter) == (400, "cursor")
+def test_anything_but_digits_is_400() -> None:
+    for text in ["-1", "+1", " 1", "1 ", "1.0", "0x1", "abc", "١", "9" * 5000]:
+        with pytest.raises(QueryInvalid) as caught:
+            parse_cursor(text)
+        assert (caught.value.status, caught.value.parameter) == (400, "cursor")

@@ -3,7 +3,6 @@
 import json
 
 import orjson
-import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -60,7 +59,7 @@ def test_we_accept_what_orjson_accepts(body: bytes) -> None:
     assert accepts(body) == verdict, body
 
 
-@pytest.mark.parametrize("body", [b"1e999", b"-0.1E+511", b"[1e400, 2]"])
-def test_a_number_may_be_larger_than_a_double(body: bytes) -> None:
+def test_a_number_may_be_larger_than_a_double() -> None:
     """RFC 8259 has no limit, and the bytes are kept: `orjson` refuses these, we do not."""
-    assert accepts(body)
+    for body in [b"1e999", b"-0.1E+511", b"[1e400, 2]"]:
+        assert accepts(body)

@@ -82,7 +82,7 @@ class TestCreate:
         assert code(text_stream(), other) == (409, "stream-exists")
 
     @pytest.mark.parametrize(
-        ("exists_closed", "asks_closed", "told"),
+        ("exists_closed", "asks_closed", "result"),
         [
             (False, False, "existed"),
             (True, False, "stream-exists"),
@@ -259,7 +259,7 @@ class TestOrderOfChecks:
              (409, "seq-regression")),
         ],
     )  # fmt: skip
-    def test_the_earliest_violation_is_told(
+    def test_the_first_violation_decides_the_refusal(
         self, stream: StreamState | None, command: Append, expected: tuple[int, str]
     ) -> None:
         assert code(stream, command) == expected
@@ -338,7 +338,7 @@ class TestExpiry:
         assert verdict == Verdict(Effect.DELETED, DeleteRecord(NOW_MS))
 
     @pytest.mark.parametrize("sliding", [False, True])
-    def test_an_absolute_moment_stays_whatever_is_written(self, sliding: bool) -> None:
+    def test_writes_do_not_move_an_absolute_expiry(self, sliding: bool) -> None:
         stream = text_stream(expires_at=NOW_MS + 100)
         record = decide(stream, Append(b"x", TEXT), NOW_MS + 90).record
         assert record is not None

@@ -37,26 +37,34 @@ def test_a_token_is_short_safe_in_urls_and_never_a_sentinel(offset: Offset) -> N
     assert token not in (BEGINNING, TAIL)
 
 
-@pytest.mark.parametrize(
-    "token",
-    [
-        "", "-1", "now", "0", "0_0", "0000000000000000", "0000000000000000_000000000000000",
-        "00000000000000000_000000000000000", "0000000000000000_0000000000000000 ",
-        "0000000000000000_0000000000000000\n", " 0000000000000000_0000000000000000",
-        "0000000000000000-0000000000000000", "000000000000000a_0000000000000000",
-        "+000000000000001_0000000000000000", "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠_0000000000000000",
-        "0000000000000000_0000000000000000_0000000000000000", "x" * 100_000,
-    ],
-)  # fmt: skip
-def test_everything_else_is_400(token: str) -> None:
-    with pytest.raises(OffsetInvalid) as caught:
-        parse_offset(token)
-    assert caught.value.status == 400
-    assert len(caught.value.detail) < 400
+def test_everything_else_is_400() -> None:
+    for token in [
+        "",
+        "-1",
+        "now",
+        "0",
+        "0_0",
+        "0000000000000000",
+        "0000000000000000_000000000000000",
+        "00000000000000000_000000000000000",
+        "0000000000000000_0000000000000000 ",
+        "0000000000000000_0000000000000000\n",
+        " 0000000000000000_0000000000000000",
+        "0000000000000000-0000000000000000",
+        "000000000000000a_0000000000000000",
+        "+000000000000001_0000000000000000",
+        "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠_0000000000000000",
+        "0000000000000000_0000000000000000_0000000000000000",
+        "x" * 100_000,
+    ]:
+        with pytest.raises(OffsetInvalid) as caught:
+            parse_offset(token)
+        assert caught.value.status == 400
+        assert len(caught.value.detail) < 400
 
 
 @given(text=st.text(max_size=40))
-def test_whatever_parses_is_exactly_what_we_would_issue(text: str) -> None:
+def test_every_token_that_parses_is_formatted_the_same(text: str) -> None:
     try:
         offset = parse_offset(text)
     except OffsetInvalid:

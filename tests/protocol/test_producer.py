@@ -50,9 +50,9 @@ class TestValidationLogic:
         assert not recognise(ProducerState(1, 7), claim(9, 0))
         admit(ProducerState(1, 7), claim(9, 0))
 
-    @pytest.mark.parametrize("seq", [0, 3, 7])
-    def test_seq_up_to_last_seq_is_a_duplicate(self, seq: int) -> None:
-        assert recognise(ProducerState(1, 7), claim(1, seq))
+    def test_seq_up_to_last_seq_is_a_duplicate(self) -> None:
+        for seq in [0, 3, 7]:
+            assert recognise(ProducerState(1, 7), claim(1, seq))
 
     def test_seq_of_last_seq_plus_one_is_accepted(self) -> None:
         assert not recognise(ProducerState(1, 7), claim(1, 8))
@@ -64,16 +64,16 @@ class TestValidationLogic:
         assert caught.value.status == 409
         assert (caught.value.expected_seq, caught.value.received_seq) == (8, 9)
 
-    @pytest.mark.parametrize("epoch", [0, 5, PRODUCER_INTEGER_MAX])
-    def test_an_unknown_producer_may_start_at_any_epoch(self, epoch: int) -> None:
-        assert not recognise(None, claim(epoch, 0))
-        admit(None, claim(epoch, 0))
+    def test_an_unknown_producer_may_start_at_any_epoch(self) -> None:
+        for epoch in [0, 5, PRODUCER_INTEGER_MAX]:
+            assert not recognise(None, claim(epoch, 0))
+            admit(None, claim(epoch, 0))
 
-    @pytest.mark.parametrize("seq", [1, PRODUCER_INTEGER_MAX])
-    def test_an_unknown_producer_starts_with_seq_0_only(self, seq: int) -> None:
-        with pytest.raises(ProducerGap) as caught:
-            admit(None, claim(3, seq))
-        assert caught.value.expected_seq == 0
+    def test_an_unknown_producer_starts_with_seq_0_only(self) -> None:
+        for seq in [1, PRODUCER_INTEGER_MAX]:
+            with pytest.raises(ProducerGap) as caught:
+                admit(None, claim(3, seq))
+            assert caught.value.expected_seq == 0
 
     def test_the_largest_integers_are_exact(self) -> None:
         last = ProducerState(PRODUCER_INTEGER_MAX, PRODUCER_INTEGER_MAX - 1)
@@ -137,7 +137,7 @@ class TestClosure:
         assert stream.producers.get("p") == ProducerState(0, 1)
         assert run(stream, send(0, 1, b"", closes=True))[0] is Effect.DUPLICATE
 
-    def test_the_closing_tuple_is_a_duplicate_whatever_its_body(self) -> None:
+    def test_the_closing_claim_is_a_duplicate_with_any_body(self) -> None:
         """§5.2.1: only `(producerId, epoch, seq)` identifies the request."""
         stream = closed_stream(claim(0, 0))
         assert run(stream, send(0, 0, b"other"))[0] is Effect.DUPLICATE
@@ -209,9 +209,7 @@ def test_any_network_yields_each_batch_once_and_in_order(arrivals: list[Producer
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), batches=st.integers(1, 8))
-def test_a_client_that_resends_until_told_so_gets_everything_through(
-    data: st.DataObject, batches: int
-) -> None:
+def test_a_client_that_retries_appends_everything_once(data: st.DataObject, batches: int) -> None:
     """
     With pipelining, loss of requests and of answers, the log ends up as exactly what was sent.
 

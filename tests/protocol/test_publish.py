@@ -215,7 +215,7 @@ def test_touching_and_deleting_are_as_ever(stream: StreamState) -> None:
         max_size=30,
     )
 )
-def test_whatever_is_published_retention_only_moves_on(
+def test_publishing_only_moves_the_earliest_offset_forward(
     steps: list[bytes | tuple[int, bytes]],
 ) -> None:
     """

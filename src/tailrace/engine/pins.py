@@ -65,5 +65,5 @@ class Pins:
         starts = self._held.get(garbage.id)
         if not starts:
             return True
-        # Readers that started at a later snapshot do not need what lies before it.
+        # Readers that started at a later snapshot do not need what is before it.
         return garbage.until is not None and min(starts) >= garbage.until

@@ -220,7 +220,7 @@ def _decide_closed(state: StreamState, command: Append, known: ProducerState | N
 
 
 def _decide_publish(state: StreamState, command: Publish, now: int) -> Verdict:
-    """X§2.2. Whether the offset is a message boundary only the stored records can tell."""
+    """X§2.2. That the offset is a message boundary was checked before, in the stored records."""
     if state.id != command.stream_id:
         # During the upload the stream was deleted, and another one created under its name.
         raise StreamNotFound

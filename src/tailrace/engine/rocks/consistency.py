@@ -25,9 +25,9 @@ from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES
 from tailrace.engine.codec import decode_state, key_of_state
 from tailrace.engine.errors import StorageDamaged
 from tailrace.engine.rocks.findings import Finding, Report, stream_name
-from tailrace.engine.rocks.keys import ID, PAIR, items
+from tailrace.engine.rocks.keys import ID, PAIR, items, keys
 from tailrace.engine.rocks.replay import RecordMismatch, replay
-from tailrace.engine.rocks.salvage_reader import SalvageReader, has, keys_of
+from tailrace.engine.rocks.salvage_reader import SalvageReader, has
 from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, SnapshotFiles
 from tailrace.engine.rocks.transaction import NEXT_ID, decode_garbage
 from tailrace.engine.rocks.upgrade import UNCOUNTED
@@ -129,7 +129,7 @@ class Consistency:
             return
         try:
             stop = None if end is None else ID.pack(end)
-            for key in keys_of(self._reader.families["records"], ID.pack(first), stop):
+            for key in keys(self._reader.families["records"], ID.pack(first), stop):
                 stream_id = PAIR.unpack(key)[0]
                 if stream_id == seen:
                     continue

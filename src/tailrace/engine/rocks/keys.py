@@ -4,9 +4,9 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from rocksdict import Rdict, ReadOptions
+from rocksdict import Rdict, RdictIter, ReadOptions
 
-__all__ = ["ID", "PAIR", "after_prefix", "items"]
+__all__ = ["ID", "PAIR", "after_prefix", "items", "keys"]
 
 ID: Final = struct.Struct(">Q")
 PAIR: Final = struct.Struct(">QQ")
@@ -28,6 +28,17 @@ def items(family: Rdict, start: bytes, end: bytes | None) -> Iterator[tuple[byte
     Raises:
         Exception: A block is damaged or cannot be read.
     """
+    for at in _iterate(family, start, end):
+        yield at.key(), at.value()
+
+
+def keys(family: Rdict, start: bytes, end: bytes | None) -> Iterator[bytes]:
+    """The same without values, which are not read if they are in blob files."""
+    for at in _iterate(family, start, end):
+        yield at.key()
+
+
+def _iterate(family: Rdict, start: bytes, end: bytes | None) -> Iterator[RdictIter]:
     options = ReadOptions()
     if end is not None:
         # The iterator only points to its bound: `options` must live as long as it does.
@@ -35,6 +46,6 @@ def items(family: Rdict, start: bytes, end: bytes | None) -> Iterator[tuple[byte
     at = family.iter(options)
     at.seek(start)
     while at.valid():
-        yield at.key(), at.value()
+        yield at
         at.next()
     at.status()

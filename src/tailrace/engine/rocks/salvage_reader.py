@@ -4,12 +4,12 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
-from rocksdict import Rdict, ReadOptions
+from rocksdict import Rdict
 
 from tailrace.engine.rocks.findings import Finding, Report
-from tailrace.engine.rocks.keys import items
+from tailrace.engine.rocks.keys import items, keys
 
-__all__ = ["SalvageReader", "has", "keys_of"]
+__all__ = ["SalvageReader", "has"]
 
 
 class SalvageReader:
@@ -36,7 +36,7 @@ class SalvageReader:
     def keys(self, family: str) -> Iterator[bytes]:
         """All keys of a family, up to the first that cannot be read."""
         try:
-            yield from keys_of(self.families[family], b"", None)
+            yield from keys(self.families[family], b"", None)
         except Exception as error:  # rocksdict raises plain Exception
             self._fail(family, error)
 
@@ -64,16 +64,3 @@ def has(ids: "array[int]", wanted: int) -> bool:
     """Whether a sorted array has an id."""
     at = bisect_left(ids, wanted)
     return at < len(ids) and ids[at] == wanted
-
-
-def keys_of(family: Rdict, start: bytes, end: bytes | None) -> Iterator[bytes]:
-    """The keys from one to before another."""
-    options = ReadOptions()
-    if end is not None:
-        options.set_iterate_upper_bound(end)
-    at = family.iter(options)
-    at.seek(start)
-    while at.valid():
-        yield at.key()
-        at.next()
-    at.status()

@@ -33,7 +33,7 @@ from tailrace.engine.codec import HEAD, decode_record, decode_state
 from tailrace.engine.errors import EngineError, StorageDamaged
 from tailrace.engine.rocks.backup import RocksCopy, remove_copies
 from tailrace.engine.rocks.compaction import compact_families
-from tailrace.engine.rocks.keys import ID, PAIR, after_prefix, items
+from tailrace.engine.rocks.keys import ID, PAIR, after_prefix, items, keys
 from tailrace.engine.rocks.options import (
     BLOB_GC_SHARE,
     BLOCK_CACHE_BYTES,
@@ -191,13 +191,13 @@ class RocksStore(Store):
         return () if stored is None else msgspec.msgpack.decode(stored, type=tuple[int, ...])
 
     def bucket_names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
-        found = items(self._buckets, max(prefix, after + b"\0"), after_prefix(prefix))
-        return [key for key, _ in islice(found, count_max)]
+        found = keys(self._buckets, max(prefix, after + b"\0"), after_prefix(prefix))
+        return list(islice(found, count_max))
 
     def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
         # The first key after another one is that one and a zero byte.
-        found = items(self._names, max(prefix, after + b"\0"), after_prefix(prefix))
-        return [key for key, _ in islice(found, count_max)]
+        found = keys(self._names, max(prefix, after + b"\0"), after_prefix(prefix))
+        return list(islice(found, count_max))
 
     def spool(self, snapshot_id: int) -> Spool:
         return self._snapshot_files.spool(snapshot_id)
@@ -232,7 +232,7 @@ class RocksStore(Store):
 
     def record_keys(self, first: bytes, end: bytes, count_max: int) -> list[bytes]:
         """The keys of records from one key to before another, up to a number."""
-        return [key for key, _ in islice(items(self._records, first, end), count_max)]
+        return list(islice(keys(self._records, first, end), count_max))
 
     def compact(self, first: tuple[int, int], last: tuple[int, int]) -> None:
         options = CompactOptions()
