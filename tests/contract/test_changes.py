@@ -101,7 +101,7 @@ def test_an_expired_stream_is_listed_as_deleted(bucketed: World) -> None:
 
 
 def test_pages_go_on_where_the_last_one_ended(bucketed: World) -> None:
-    """A change while we go through them is told on the way or later, and nothing is left out."""
+    """A change meanwhile is in a later page, and nothing is left out."""
     world = bucketed
     at = position(world)
     for number in range(10):

@@ -1,4 +1,4 @@
-"""Buckets over every store: what is told, counted and listed, hot, forgotten and reopened (X§1)."""
+"""Buckets over every store: responses, counts and listings; cached, evicted and reopened (X§1)."""
 
 import asyncio
 import shutil
@@ -44,7 +44,7 @@ def new(world: World, ttl_s: int | None = None) -> Create:
 
 
 def put(world: World, bucket: bytes = BUCKET) -> str:
-    """Create a bucket; what the client is told."""
+    """Create a bucket; returns the result."""
     replies: list[Outcome] = []
     submit_put(world, replies, bucket)
     world.until(lambda: bool(replies))
@@ -52,7 +52,7 @@ def put(world: World, bucket: bytes = BUCKET) -> str:
 
 
 def drop(world: World, bucket: bytes = BUCKET) -> str:
-    """Delete a bucket; what the client is told."""
+    """Delete a bucket; returns the result."""
     replies: list[Outcome] = []
     submit_drop(world, replies, bucket)
     world.until(lambda: bool(replies))
@@ -517,10 +517,10 @@ def held(open_world: OpenWorld) -> Iterator[Held]:
 
 
 class TestDurability:
-    """Nobody is told of a bucket, a stream in it or their end before a crash cannot undo it."""
+    """No response or listing has what a crash could undo."""
 
     def test_a_bucket_that_is_not_durable_is_not_there_for_readers(self, held: Held) -> None:
-        """For commands it is: a stream is created in it, and told of together with it."""
+        """Commands see it: a stream is created in it, and becomes visible together with it."""
         world, disk = held
         disk.stopped = True
         replies: list[Outcome] = []
@@ -943,7 +943,7 @@ class BucketsAgainstModel(RuleBasedStateMachine):
         answers = [result(replies[at]) for at in range(len(steps))]
         for at, step in enumerate(steps):
             if isinstance(step, StreamStep) and step.what != "create" and _missing(answers[at]):
-                # What is missing may be told of the moment before the bucket came, or went.
+                # A refusal may be from before the bucket was created or deleted.
                 assert _missing(expected[at])
                 expected[at] = answers[at]
         assert answers == expected
@@ -1042,7 +1042,7 @@ def test_any_history_counts_and_lists_like_plain_dictionaries(
 ) -> None:
     """
     Goal: X§1 whatever happens in whatever order, and each page that of a plain sorted list; the
-    bytes of a bucket are the sum over its streams, though nobody ever counts them.
+    bytes of a bucket are the sum over its streams, though they are never counted.
 
     Method: random commands in one turn, against a model that never forgets; listings with random
     prefixes, cursors and limits in between.

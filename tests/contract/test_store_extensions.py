@@ -500,7 +500,7 @@ class TestGarbageKinds:
         if store.durable:
             # The store in memory has no files at all.
             assert garbage.file is not inline
-        # Whoever reads it may finish.
+        # A reader may finish.
         assert read_back(store, first.snapshot) == b"first"
         reclaim(store, garbage)
         assert store.garbage(9) == []
@@ -620,7 +620,7 @@ class TestUnlink:
 
 
 class TestSpool:
-    """A large snapshot on its way: nobody sees it until published, and it can be given up."""
+    """A large snapshot that is written: invisible until published, and it can be cancelled."""
 
     @pytest.mark.parametrize("chunks", [0, 1, 3])
     @pytest.mark.parametrize("finished", [False, True])

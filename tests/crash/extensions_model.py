@@ -27,7 +27,7 @@ START: Place = (0, 0)
 OCTETS = "application/octet-stream"
 TRUE = "true"
 
-# What a client is told for each word of the model's.
+# The response for each word of the model.
 STATUSES = {
     "created": 201, "existed": 200, "closed": 204, "duplicate": 204, "deleted": 204,
     "stream-exists": 409, "stream-closed": 409, "content-type-mismatch": 409,
@@ -99,7 +99,7 @@ class StreamModel(Model):
     """One URL in a bucket."""
 
     snapshot: SnapshotModel | None = None
-    # Moments that only the server knows: once told, they stay.
+    # Times that only the server knows: once returned, they stay.
     created_ms: int | None = None
     written_ms: int | None = None
 

@@ -387,7 +387,7 @@ class Client:
     # -- streams of this client alone --------------------------------------------------------
 
     def _own(self, link: Link) -> None:
-        """One step in the life of a stream that nobody else uses."""
+        """One step of a stream that no other client uses."""
         owned = self._chance.choice(self.owned)
         life = owned.now
         if life is None:

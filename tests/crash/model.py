@@ -62,10 +62,10 @@ class Log:
         """Compare what is there after a crash with what must be, and settle what was unknown."""
         if content is None:
             assert self.created is not Fate.STORED, f"{self.path} was created and is lost"
-            # Nobody could write to it, for they all create it first.
+            # It has no writes, because every client creates it first.
             self.created = Fate.ABSENT
             return
-        assert self.created is not Fate.ABSENT, f"{self.path} exists, but nobody created it"
+        assert self.created is not Fate.ABSENT, f"{self.path} exists, but was not created"
         self.created = Fate.STORED
         messages = messages_of(content)
         self._check_order(messages)
@@ -113,7 +113,7 @@ class Log:
         ]
         if content.closed:
             reason = closing or self.closed is not Fate.ABSENT
-            assert reason, f"{self.path} is closed, but nobody closed it"
+            assert reason, f"{self.path} is closed, but no request closed it"
         else:
             assert self.closed is not Fate.STORED, f"{self.path} was closed and is open again"
             assert not self.seen_closed, f"{self.path} was read as closed and is open again"

@@ -127,7 +127,7 @@ class Feed:
         self.json = json
         self.lock = threading.Lock()
         self.sent: dict[Key, Sent] = {}
-        # Boundaries that an answer has told of.
+        # Boundaries from responses.
         self.places: set[Place] = {(0, 0)}
         self.publications: list[Publication] = []
         # What a reader was shown.

@@ -81,7 +81,7 @@ class Streams:
         return self.ask("POST", f"/bucket/{name}", body).status
 
     def publish(self, name: str, content: bytes) -> Response:
-        """Publish at the tail. Whoever is refused before all is sent need not send the rest."""
+        """Publish at the tail. A client that is refused early does not send the rest."""
         tail = self.ask("HEAD", f"/bucket/{name}").headers["stream-next-offset"]
         headers = {**OCTET_HEADERS, "Content-Length": str(len(content))}
         with Connection.to(self.server.url, HANG_S) as connection:
@@ -309,9 +309,9 @@ def failing(failing_server: FailingFilesServer) -> Iterator[FailingFilesServer]:
     streams.close()
 
 
-def tells_more_than(server: BaseServerProcess, told: int) -> None:
+def wait_for_more_errors(server: BaseServerProcess, count: int) -> None:
     """Wait until the log has more errors than before."""
-    wait_until(lambda: len(errors_in(server)) > told)
+    wait_until(lambda: len(errors_in(server)) > count)
 
 
 def errors_in(server: BaseServerProcess) -> list[str]:
@@ -331,7 +331,7 @@ def test_a_snapshot_that_cannot_be_written_changes_nothing(
     again, so do snapshots.
     """
     streams, data_dir = Streams(failing), failing.data_dir
-    told = len(errors_in(failing))
+    count = len(errors_in(failing))
     streams.create("a", "other")
     first, second = noise(3 << 20), noise((2 << 20) + 5, 1)
     assert streams.publish("a", first).status == 204
@@ -343,7 +343,7 @@ def test_a_snapshot_that_cannot_be_written_changes_nothing(
     else:
         assert (answer.status, problem_code(answer)) == (503, "snapshot-not-stored")
         assert "retry-after" in answer.headers
-        tells_more_than(failing, told)
+        wait_for_more_errors(failing, count)
         assert "Input/output error" in errors_in(failing)[-1]
     streams.shows("a", first, b"one")
     streams.files_become(data_dir, first)
@@ -443,13 +443,13 @@ def test_a_damaged_snapshot_is_never_sent_as_complete(sound: ServerProcess, what
     sound_bytes = damage(path, what)
 
     for coding in (None, "gzip"):
-        told = len(errors_in(sound))
+        count = len(errors_in(sound))
         status, received, whole = download(streams, f"/bucket/{name}/snapshot/{at}", coding)
         assert status == 500 or (status == 200 and not whole), status
         if coding is None and status == 200:
             assert len(received) <= sound_bytes
             assert received == content[: len(received)]
-        tells_more_than(sound, told)
+        wait_for_more_errors(sound, count)
 
     status, received, whole = download(streams, f"/bucket/{name}/bootstrap", None)
     assert status == 500 or (status == 200 and not whole), status
@@ -466,7 +466,7 @@ def test_a_damaged_snapshot_is_never_sent_as_complete(sound: ServerProcess, what
 
 @pytest.mark.parametrize("what", ["first chunk", "middle"])
 def test_a_bootstrap_that_fails_by_damage_is_logged(tmp_path: Path, what: str) -> None:
-    """Whoever runs the server must learn of it, not only the client."""
+    """The operator must learn of it, not only the client."""
     with ServerProcess(tmp_path / "data") as server:
         streams = Streams(server)
         streams.create("a")
@@ -499,7 +499,7 @@ def test_damage_that_comes_while_it_is_sent(sound: ServerProcess, what: str) -> 
     if what == "snapshot":
         target = streams.ask("GET", f"/bucket/{what}/snapshot").headers["location"]
         target = target.removeprefix(sound.url)
-    told = len(errors_in(sound))
+    count = len(errors_in(sound))
     with Connection.to(sound.url, HANG_S) as connection:
         connection.send_request("GET", target)
         head = connection.read_head()
@@ -507,14 +507,14 @@ def test_damage_that_comes_while_it_is_sent(sound: ServerProcess, what: str) -> 
         flip(path, LONG_BYTES - CHUNK_BYTES // 2)
         with pytest.raises((ConnectionError, ProtocolError)):
             list(connection.iter_body(head))
-    tells_more_than(sound, told)
+    wait_for_more_errors(sound, count)
     assert streams.ask("DELETE", f"/bucket/{what}").status == 204
     streams.files_become(sound.data_dir)
     streams.close()
 
 
 def test_a_snapshot_that_cannot_be_read_for_a_moment(failing: FailingFilesServer) -> None:
-    """An error of the disk is told like damage; when it is over, the snapshot is there again."""
+    """A disk error is reported like damage; after it, the snapshot can be read again."""
     streams = Streams(failing)
     streams.create("a")
     content = noise(SIZE)

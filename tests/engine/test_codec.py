@@ -123,7 +123,7 @@ class TestGoldenBytes:
     """
     Format version 3, byte by byte.
 
-    Goal: a change of the layout cannot happen by accident. Whoever changes these bytes must raise
+    Goal: a change of the layout cannot happen by accident. A change of these bytes must raise
     the format version and read the old one.
     """
 

@@ -57,7 +57,7 @@ class TestAFailureIsFinal:
     def test_any_failure_makes_the_outcome_unknown(
         self, either: Held, where: str, message: str
     ) -> None:
-        """507 would say that nothing was stored; after a write that failed, nobody knows."""
+        """507 would say that nothing was stored; after a failed write that is unknown."""
         world, disk = either
         world.create()
         break_disk(disk, where, message)
@@ -117,7 +117,7 @@ class TestAFailureIsFinal:
         assert len(world.failures) == 1
 
     def test_a_write_that_fails_behind_a_good_sync_spares_the_good_one(self, held: Held) -> None:
-        """The first batch is durable, and is told so, though the second fails at once."""
+        """The first batch is durable and gets its replies, though the second fails at once."""
         world, disk = held
         world.create()
         world.settle()

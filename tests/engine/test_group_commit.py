@@ -1,4 +1,4 @@
-"""Group commit: nothing is told before it is durable, and what arrives together is synced once."""
+"""Group commit: no outcome before it is durable, and one fsync for commands of one turn."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,15 +22,15 @@ from tests.support.together import HANG_S
 TEXT = "text/plain"
 
 
-class TestNothingIsToldBeforeItIsDurable:
-    """Rule 1. The disk hangs in an fsync; whatever is asked meanwhile, nobody learns anything."""
+class TestNoOutcomeBeforeItIsDurable:
+    """Rule 1. The disk hangs in an fsync; meanwhile no reply is sent."""
 
     def stop(self, held: Held) -> None:
         held.world.settle()
         held.disk.gate.clear()
 
     def go_on(self, held: Held, replies: list[Outcome], count: int) -> list[str]:
-        """Open the gate; what is told then."""
+        """Open the gate; returns the results."""
         held.world.turn()
         assert replies == []
         held.disk.gate.set()
@@ -135,7 +135,7 @@ class TestNothingIsToldBeforeItIsDurable:
         assert pending == []
 
     def test_readers_are_woken_after_the_states_are_published(self, held: Held) -> None:
-        """Whoever hears of a commit can read it, and replies come after that."""
+        """A listener can read the commit, and replies come after that."""
         world = held.world
         world.create(body=b"a")
         order: list[object] = []
@@ -290,7 +290,7 @@ class TestOneBatchOneStream:
 
         assert self.outcomes(world, work) == ["appended", "deleted", "created", "appended"]
         assert world.read() == (b"new!", Offset(2, 4))
-        # Whoever waited on the old stream must be told that it is gone.
+        # The listener of the old stream must learn of its deletion.
         assert [change.deleted for change in changes] == [True]
         world.engine.find(b"s").listener = None
         world.evict()

@@ -1,4 +1,4 @@
-"""Bytes of buckets and quotas at the edges: what is told when, what is spent, what is damaged."""
+"""Bytes of buckets and quotas at the edges: durability, quotas and damage."""
 
 from __future__ import annotations
 

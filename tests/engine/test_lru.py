@@ -54,7 +54,7 @@ def test_an_entry_in_use_is_found_after_its_eviction() -> None:
     assert len(entries) == 3
 
 
-def test_evicted_entries_that_nobody_uses_take_no_memory() -> None:
+def test_unused_evicted_entries_take_no_memory() -> None:
     entries = cache("abcdefgh")
     assert len(entries._evicted) == 0
 

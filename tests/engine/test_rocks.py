@@ -112,7 +112,7 @@ class TestOpening:
 
 class TestBounds:
     """
-    Iterators end where they were told to.
+    Iterators end at their bounds.
 
     The library keeps the bound of an iterator in an object of its own: if that is collected
     first, the iterator runs on into other streams, or stops early and loses records.
@@ -248,7 +248,7 @@ def test_a_block_that_cannot_be_read_is_an_error_and_not_the_end(tmp_path: Path)
 
 
 def test_records_that_are_missing_are_an_error_and_not_the_end(tmp_path: Path) -> None:
-    """A hole in a stream is told as damage, not as a wrong offset of the client's."""
+    """A hole in a stream is damage, and not a wrong offset of the client."""
     store = RocksStore(tmp_path / "data")
     transaction = store.begin()
     transaction.append(1, Offset(0, 0), AppendRecord(1, b"xy"))

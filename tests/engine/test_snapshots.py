@@ -151,7 +151,7 @@ def one_look(world: World) -> None:
 
 
 class TestPins:
-    """What someone reads is not reclaimed; what nobody needs is, though they read on."""
+    """Pinned data is not reclaimed; other data is."""
 
     def state(self, stream_id: int, earliest: Offset, snapshot_id: int | None) -> StreamState:
         snapshot = None
@@ -237,7 +237,7 @@ class TestReclaiming:
             world.sweep()
             assert content_of(world, view) == noise(size)
             assert messages_of(world, view) == b"second"
-        # The bytes of the first message are nobody's any more, and gone.
+        # The bytes of the first message are no longer retained.
         assert world.store.garbage(9, world.engine.pins.allow) == []
         assert world.store.garbage(9) != []
         release()
@@ -656,7 +656,7 @@ class TestServer:
             upload.cancel()
             await asyncio.wait_for(engine.close(), 30)
             async with asyncio.timeout(30):
-                # The upload's own task, which nobody waits for.
+                # The upload's own task, which is not awaited.
                 while upload._writer is not None:  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
 

@@ -233,5 +233,5 @@ def test_one_that_cannot_be_reclaimed_does_not_keep_the_others(
 
 
 async def _quietly() -> None:
-    """What the loop is told of is expected here."""
+    """The exceptions that the loop reports are expected here."""
     asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)

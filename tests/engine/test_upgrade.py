@@ -137,7 +137,7 @@ def test_it_is_counted_once(
 def test_an_older_version_refuses_it_from_the_first_write_on(
     filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The number is raised before any row changes; what failed then is told, and tried again."""
+    """The format is raised before any row changes; a failure is reported, and retried later."""
     expected = filled(tmp_path / "data")
     age(tmp_path / "data")
 

@@ -47,7 +47,7 @@ def line(number: int) -> bytes:
 
 
 class Load:
-    """Writers, publishers and whoever creates and deletes, until they are told to stop."""
+    """Clients that write, publish, create and delete until they are stopped."""
 
     def __init__(self, server: BaseServerProcess) -> None:
         self.acknowledged = [0] * (WRITERS + 2)

@@ -1,4 +1,4 @@
-"""`check`: what is stored fits together, nothing is changed, and what is wrong is told."""
+"""`check`: it finds inconsistencies, reports them, and changes nothing."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "a tail between records": (
         lambda store: put_state(store, CHAT, tail=Offset(1, 3)), "do not lead to its checkpoint",
     ),
-    "closed by nobody": (
+    "closed without a record": (
         lambda store: put_state(store, PRODUCED, closed=True), "do not lead to its checkpoint",
     ),
     "a name is missing": (forget_name, "do not belong together"),
@@ -168,7 +168,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda store: discard(store, state_of(store, CHAT).id, 9), "retained is to be removed",
     ),
     "it would never end": (unschedule, "not in the index"),
-    "records of nobody": (orphan_records, "which does not exist"),
+    "records without a stream": (orphan_records, "which does not exist"),
     "a snapshot is missing": (lose_snapshot, "its snapshot is missing"),
     "a snapshot is another": (change_snapshot, "not what was stored"),
     "ids would be given again": (

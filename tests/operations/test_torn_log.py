@@ -92,7 +92,7 @@ def test_a_server_that_is_killed_amid_large_batches_leaves_no_damage(tmp_path: P
 
 
 def test_a_log_that_ends_inside_of_a_record_is_remarked(copied: Path) -> None:
-    """One that ends between two cannot be told from one that was not written on."""
+    """A log that ends between two records looks like one that was not continued."""
     chance = derive(6, "cuts")
     log = log_of(copied)
     data = log.read_bytes()

@@ -104,7 +104,7 @@ def _plain(content_type: str) -> str:
 
 @dataclass
 class Model:
-    """One URL. Every method returns what a client is told: an effect, or a refusal's code."""
+    """One URL. Every method returns the result for the client: an effect, or a refusal's code."""
 
     exists: bool = False
     content_type: str = ""

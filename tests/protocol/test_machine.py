@@ -227,7 +227,7 @@ class TestStreamSeq:
 
 class TestOrderOfChecks:
     """
-    Each request violates one rule and every later one; the earliest is what is told.
+    Each request violates one rule and every later one; the first one decides the refusal.
 
     §5.2 recommends closure before type before sequence; the full order is public behaviour.
     """

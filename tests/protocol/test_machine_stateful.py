@@ -27,7 +27,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
     Any commands in any order: the same answers, the same stream.
 
     Goal: `decide` and `apply` implement the rules. Method: run each command on both and compare
-    what the client is told and all that the stream remembers; then fold the records again from
+    the results for the client and the whole state; then fold the records again from
     nothing, which must give the very same state (Rule 2: `apply` never refuses).
     """
 
@@ -61,9 +61,9 @@ class MachineAgainstModel(RuleBasedStateMachine):
             closed=case.closed,
             body=case.body.raw,
         )
-        told = self.run(command)
-        assert told == self.model.create(case, self.now)
-        if told == "created":
+        effect = self.run(command)
+        assert effect == self.model.create(case, self.now)
+        if effect == "created":
             assert self.state is not None and self.state.id == self.next_id
             self.next_id += 1
 

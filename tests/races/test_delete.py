@@ -52,7 +52,7 @@ def test_delete_races_everything(server: ServerProcess, path: str) -> None:
                         offset = answer.headers["stream-next-offset"]
 
             def wait(stream: str = stream) -> None:
-                """Nobody appends where this one waits: only the DELETE can wake it."""
+                """The stream gets no appends: only the DELETE can wake this reader."""
                 with Connection.to(server.url, HANG_S) as connection:
                     answer = connection.request("GET", f"{stream}/quiet?offset=now&live=long-poll")
                     assert answer.status == 404, answer

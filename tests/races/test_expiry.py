@@ -17,7 +17,7 @@ TEXT = {"Content-Type": "text/plain"}
 
 def test_readers_learn_of_expiry_under_load(tmp_path: Path) -> None:
     """
-    Goal: whoever waits for a stream whose life ends is told, however busy the disk is; work in
+    Goal: readers of a stream that expires get its end, even with a busy disk; work in
     the background is never put off for ever.
 
     Method: four writers keep a slow disk at work without a pause; a long-poll and an SSE reader

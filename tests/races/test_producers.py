@@ -29,7 +29,7 @@ def claim(producer: str, epoch: int, seq: int) -> dict[str, str]:
 def test_pipelined_batches_out_of_order(server: ServerProcess, path: str) -> None:
     """
     Goal: batches of one producer that arrive in any order, some twice, are stored once each and
-    in the order of their numbers; a gap is told with both numbers (§5.2.1).
+    in the order of their numbers; a gap is refused with both numbers (§5.2.1).
 
     Method: six connections share the batches of three producers, shuffled, every third one twice,
     and several under way on each connection; what is refused for a gap is sent again later.
