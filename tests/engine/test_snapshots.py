@@ -41,9 +41,9 @@ from tailrace.protocol.state import (
     StreamState,
     Touch,
 )
-from tailrace.server.bootstrap import Bootstrap
+from tailrace.server.handlers.bootstrap import Bootstrap
+from tailrace.server.handlers.upload import Upload
 from tailrace.server.message import Request, Response
-from tailrace.server.upload import Upload
 from tests.contract.harness import KINDS, World, told
 from tests.engine.conftest import Held
 from tests.engine.proxy import StoreProxy

@@ -14,9 +14,9 @@ import pytest
 
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import Append, Delete
-from tailrace.server.bootstrap import Bootstrap
+from tailrace.server.handlers.bootstrap import Bootstrap
+from tailrace.server.handlers.snapshots import Snapshots
 from tailrace.server.message import Frame, Request, Response
-from tailrace.server.snapshots import Snapshots
 from tests.contract.harness import KINDS, World
 from tests.support.multipart import boundary_of, split_strictly
 
@@ -42,7 +42,7 @@ def proposed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append([*BAD, GOOD][min(len(asked), len(BAD))])
         return asked[-1]
 
-    monkeypatch.setattr("tailrace.server.bootstrap.secrets.token_hex", token_hex)
+    monkeypatch.setattr("tailrace.server.handlers.bootstrap.secrets.token_hex", token_hex)
     return asked
 
 
@@ -103,7 +103,7 @@ def publish(world: World, at: Offset, body: bytes) -> None:
 def boundary_with(world: World, token: str, monkeypatch: pytest.MonkeyPatch) -> bytes:
     """What becomes of a proposal, learnt from a stream that has nothing in it."""
     with monkeypatch.context() as patch:
-        patch.setattr("tailrace.server.bootstrap.secrets.token_hex", lambda _size: token)
+        patch.setattr("tailrace.server.handlers.bootstrap.secrets.token_hex", lambda _size: token)
         return bootstrap(world)[0]
 
 
@@ -259,7 +259,7 @@ def test_up_to_date_is_false_when_something_lies_beyond_what_is_returned(
     def token_hex(_size: int) -> str:
         return GOOD if told else BAD[0]
 
-    monkeypatch.setattr("tailrace.server.bootstrap.secrets.token_hex", token_hex)
+    monkeypatch.setattr("tailrace.server.handlers.bootstrap.secrets.token_hex", token_hex)
 
     async def meanwhile() -> tuple[Response, bytes]:
         task = asyncio.ensure_future(answer(world))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.server.run import check_exposure
+from tailrace.server.lifecycle import check_exposure
 from tailrace.server.settings import Settings, SettingsError
 
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from tailrace.protocol.state import Publish, Snapshot
-from tailrace.server import rows
 from tailrace.server.errors import ArrowMissing
 from tailrace.server.guard.access import Access
+from tailrace.server.handlers.bulk import rows
 from tailrace.server.message import Frame, Request
 from tests.contract.harness import KINDS, World
 from tests.server.access.making import AccessToml, bearer
@@ -214,7 +214,7 @@ def test_it_is_a_read_and_restarts_a_sliding_ttl(tmp_path: Path) -> None:
 def test_without_arrow_it_says_what_to_install(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "tailrace.server.arrow", raising=False)
+    monkeypatch.delitem(sys.modules, "tailrace.server.handlers.bulk.arrow", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     request = Request("POST", b"/-/rows", b"", {}, b'{"ranges":[]}')
     with pytest.raises(ArrowMissing) as caught:

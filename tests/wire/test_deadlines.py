@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tailrace.server.wire import connection as connection_module
-from tailrace.server.wire import server as server_module
+from tailrace.server.transports.wire import connection as connection_module
+from tailrace.server.transports.wire import server as server_module
 from tests.support.in_process import InProcessServer
 from tests.support.streams import check_problem
 from tests.wire.refusal import head, post

@@ -18,19 +18,19 @@ from tailrace.protocol.cursor import parse_cursor
 from tailrace.protocol.errors import HeaderInvalid, NameInvalid, QueryInvalid, Refusal
 from tailrace.protocol.names import RESERVED
 from tailrace.server import headers as h
-from tailrace.server.bootstrap import Bootstrap
-from tailrace.server.buckets import BucketRequests
-from tailrace.server.doors import Doors
 from tailrace.server.errors import Internal, MethodNotAllowed
+from tailrace.server.guard.guard import Doors
+from tailrace.server.handlers.admin.health import Own, bodiless
+from tailrace.server.handlers.bootstrap import Bootstrap
+from tailrace.server.handlers.buckets import BucketRequests
+from tailrace.server.handlers.reads import Reads, parse_until, parse_where
+from tailrace.server.handlers.snapshots import Snapshots
+from tailrace.server.handlers.writes import Writes
 from tailrace.server.live import Live
 from tailrace.server.message import BodySink, Request, Response, Waiting
-from tailrace.server.metrics import open_metrics
-from tailrace.server.own import Own, bodiless
+from tailrace.server.observability.metrics import open_metrics
 from tailrace.server.problem import problem
-from tailrace.server.reads import Reads, parse_until, parse_where
-from tailrace.server.settings import Settings
-from tailrace.server.snapshots import Snapshots
-from tailrace.server.target import (
+from tailrace.server.routing.target import (
     READ_QUERY,
     SHORT_BYTES_MAX,
     STREAM_PREFIX,
@@ -40,7 +40,7 @@ from tailrace.server.target import (
     resolve,
     resolve_short,
 )
-from tailrace.server.writes import Writes
+from tailrace.server.settings import Settings
 
 __all__ = ["Service", "clock_ms"]
 

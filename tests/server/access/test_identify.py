@@ -19,8 +19,8 @@ from tailrace.server.guard.access.operations import STREAM_OPERATIONS, needed
 from tailrace.server.guard.access.tokens import new_token
 from tailrace.server.message import Request
 from tailrace.server.problem import problem
+from tailrace.server.routing.target import Resource, resolve
 from tailrace.server.service import _METHODS
-from tailrace.server.target import Resource, resolve
 from tests.server.access.making import AccessToml, asking, basic, bearer
 
 

@@ -17,7 +17,7 @@ from tailrace.protocol.errors import Refusal
 from tailrace.protocol.names import bucketed_stream_key
 from tailrace.protocol.state import Append, Command, Create, Delete
 from tailrace.server.message import Request, Response
-from tailrace.server.metrics import Metrics
+from tailrace.server.observability.metrics import Metrics
 from tailrace.server.settings import Settings
 from tests.server.metrics.pages import Page
 

@@ -161,7 +161,7 @@ def test_without_the_library_the_server_says_what_to_install(tmp_path: Path) -> 
 
 def test_without_traces_nothing_of_them_is_loaded() -> None:
     code = (
-        "import sys, tailrace.server.run; "
+        "import sys, tailrace.server.lifecycle; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30)

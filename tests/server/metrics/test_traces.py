@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from tailrace.server.message import Request, Response
-from tailrace.server.traces import Traces
+from tailrace.server.observability.tracing import Traces
 from tests.server.metrics.engines import opened
 
 TRACE = 0x0AF7651916CD43DD8448EB211C80319C

@@ -24,13 +24,13 @@ from tailrace.protocol.errors import StreamNotFound
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
-from tailrace.server import sse
-from tailrace.server.doors import Doors
 from tailrace.server.guard.access import Principal
+from tailrace.server.guard.guard import Doors
+from tailrace.server.handlers.reads import Reads, Where
+from tailrace.server.live import sse
 from tailrace.server.live.long_poll import LongPoll
 from tailrace.server.live.session import SseSession
 from tailrace.server.message import Frame, Request, Response, Waiting
-from tailrace.server.reads import Reads, Where
 
 __all__ = ["Live"]
 

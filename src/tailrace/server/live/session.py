@@ -8,7 +8,7 @@ from tailrace.engine.stream import Stream
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
-from tailrace.server import sse
+from tailrace.server.live import sse
 from tailrace.server.message import Frame, Request, Sink
 
 if TYPE_CHECKING:

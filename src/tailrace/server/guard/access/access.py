@@ -27,7 +27,7 @@ from tailrace.server.guard.access.operations import IDENTIFIED, STREAM_OPERATION
 from tailrace.server.guard.access.principal import ANONYMOUS_ID, NOBODY, Principal
 from tailrace.server.guard.access.tokens import TOKEN_PREFIX, Token, Tokens
 from tailrace.server.message import Request
-from tailrace.server.target import Resource, Target, parse_query
+from tailrace.server.routing.target import Resource, Target, parse_query
 
 __all__ = ["CACHED_COUNT_MAX", "Access", "admit"]
 

@@ -33,7 +33,7 @@ from typing import Final
 
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.names import NO_BUCKET, RESERVED
-from tailrace.server.target import STREAM_PREFIX, Resource, resolve
+from tailrace.server.routing.target import STREAM_PREFIX, Resource, resolve
 
 __all__ = ["Grant", "GrantInvalid", "Operation", "Rules", "compile_grants", "parse_grant"]
 

@@ -21,7 +21,7 @@ from enum import Enum
 from typing import Final
 
 from tailrace.server.guard.access.grants import Operation
-from tailrace.server.target import Resource
+from tailrace.server.routing.target import Resource
 
 __all__ = ["IDENTIFIED", "STREAM_OPERATIONS", "kind", "needed"]
 

@@ -1,0 +1,215 @@
+"""
+POST /-/backup: a consistent copy of all that is stored, as one tar, while the server goes on.
+
+The copy is taken between two group commits: it has everything that was acknowledged before, and
+nothing of what came after. It is made of hard links in the data directory, and removed when it was
+sent, when its client is gone, or, after a crash, when the server starts again.
+
+A copy holds on to what is deleted meanwhile. If the disk becomes full, the backup is given up, also
+where its client reads nothing.
+"""
+
+import asyncio
+import errno
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from tailrace import __version__
+from tailrace.engine import archive
+from tailrace.engine.copying import Copied, Copy
+from tailrace.engine.core import Engine
+from tailrace.engine.errors import DiskFull
+from tailrace.engine.settled import settled
+from tailrace.server import headers as h
+from tailrace.server.errors import BackupFailed, BackupRunning, BackupUnsupported
+from tailrace.server.message import Request, Response
+from tailrace.server.settings import Settings
+from tailrace.server.streaming_body import StreamedBody
+
+__all__ = ["Backup"]
+
+T = TypeVar("T")
+
+PIECE_BYTES: Final = 1 << 20
+WATCH_S: Final = 0.5
+"""So often it is asked whether the disk is full: as often as that is measured."""
+
+log = structlog.get_logger("tailrace")
+
+
+class Backup:
+    """Backups of one server, one at a time."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._running = False
+
+    async def answer(self, request: Request) -> Response:
+        """
+        Raises:
+            BackupUnsupported: The streams are in memory alone.
+            BackupRunning: There is one under way.
+            DiskFull, BackupFailed: No copy can be taken; nothing is left of it.
+        """
+        copy = self._engine.store.copy()
+        if copy is None:
+            raise BackupUnsupported
+        if self._running:
+            raise BackupRunning
+        self._engine.measure_room()
+        if self._engine.full:
+            raise DiskFull
+        self._running = True
+        job = _Job(self._engine, copy, self._ended)
+        try:
+            await job.take()
+        except OSError as error:
+            job.end()
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFull from error
+            log.error("a backup cannot be taken", error=str(error))
+            raise BackupFailed from error
+        except BaseException:
+            job.end()
+            raise
+        headers = [
+            (h.CONTENT_TYPE, b"application/x-tar"),
+            (b"Content-Disposition", b'attachment; filename="tailrace-backup.tar"'),
+            h.NO_STORE,
+        ]
+        body = StreamedBody(job.pieces(), job.end)
+        return Response(200, headers, live=body, length=job.size)
+
+    def _ended(self) -> None:
+        self._running = False
+
+
+class _Job:
+    """One backup."""
+
+    def __init__(self, engine: Engine, copy: Copy, ended: Callable[[], None]) -> None:
+        self.size = 0
+        self._engine = engine
+        self._copy = copy
+        self._on_end = ended
+        self._loop = asyncio.get_running_loop()
+        self._thread: Future[Any] | None = None
+        self._files: list[Copied] = []
+        self._manifest = b""
+        self._time_ms = self._pause_ms = 0
+        self._given_up = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def take(self) -> None:
+        """Take the copy: appends wait for the moment between two commits, and for no more."""
+        engine = self._engine
+        await self._in_thread(self._copy.prepare)
+        with engine.pins.hold_files():
+            counters = await settled(engine.commit, self._take)
+            self._files = await self._in_thread(self._copy.gather)
+        self._manifest = archive.make_manifest(
+            self._files,
+            tailrace=__version__,
+            storage_format=self._copy.storage_format,
+            time_ms=self._time_ms,
+            counters=counters,
+        )
+        self.size = archive.archive_size(self._manifest, self._files)
+        self._timer = self._loop.call_later(WATCH_S, self._watch)
+        log.info(
+            "a backup is taken", bytes=self.size, files=len(self._files), pause_ms=self._pause_ms
+        )
+
+    def _take(self) -> dict[str, int]:
+        self._time_ms = self._engine.clock()
+        try:
+            return self._copy.take()
+        finally:
+            self._pause_ms = self._engine.clock() - self._time_ms
+
+    def _watch(self) -> None:
+        """Give the room of the copy back if there is no other: the rest of it cannot be sent."""
+        if self._engine.full:
+            log.warning("the disk is full: a backup is given up")
+            self._given_up = True
+            self._engine.blob_threads.submit(self._copy.discard)
+        else:
+            self._timer = self._loop.call_later(WATCH_S, self._watch)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The tar."""
+        sums = [(archive.MANIFEST, hashlib.sha256(self._manifest).hexdigest())]
+        yield self._member(archive.MANIFEST, self._manifest)
+        for file in self._files:
+            name = archive.DATA + file.name
+            yield archive.head(name, file.size, self._time_ms)
+            check = hashlib.sha256()
+            async for piece in self._read(file, check.update):
+                yield piece
+            yield archive.padding(file.size)
+            sums.append((name, check.hexdigest()))
+        yield self._member(archive.SUMS, archive.sums_text(sums)) + archive.end()
+        log.info("a backup was sent", bytes=self.size)
+
+    def _member(self, name: str, content: bytes) -> bytes:
+        size = len(content)
+        return archive.head(name, size, self._time_ms) + content + archive.padding(size)
+
+    async def _read(self, file: Copied, note: Callable[[bytes], None]) -> AsyncIterator[bytes]:
+        for start in range(0, file.size, PIECE_BYTES):
+            if self._given_up:
+                raise DiskFull
+            size = min(PIECE_BYTES, file.size - start)
+
+            def read(start: int = start, size: int = size) -> bytes:
+                piece = _read_at(file, start, size)
+                note(piece)
+                return piece
+
+            yield await self._in_thread(read)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        job = self._engine.blob_threads.submit(work)
+        self._thread = job
+        return await asyncio.wrap_future(job)
+
+    def end(self) -> None:
+        """Remove the copy, once the thread at work on it is done."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._thread is None or self._thread.done():
+            self._discard()
+        else:
+            self._thread.add_done_callback(lambda _: self._on_loop(self._discard))
+
+    def _discard(self) -> None:
+        try:
+            job = self._engine.blob_threads.submit(self._copy.discard)
+        except RuntimeError:
+            # The server stops, and its threads have ended.
+            self._copy.discard()
+        else:
+            job.add_done_callback(lambda _: self._on_loop(self._on_end))
+
+    def _on_loop(self, work: Callable[[], None]) -> None:
+        # If it is closed, the next start removes what is left.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(work)
+
+
+def _read_at(file: Copied, start: int, size: int) -> bytes:
+    number = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        piece = os.pread(number, size, start)
+    finally:
+        os.close(number)
+    if len(piece) != size:
+        raise OSError(errno.EIO, f"{file.name} has become shorter")
+    return piece

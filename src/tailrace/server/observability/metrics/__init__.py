@@ -1,0 +1,5 @@
+"""What a server says of itself: counted as it goes, shown at `/-/metrics`."""
+
+from tailrace.server.observability.metrics.metrics import Metrics, TracedMetrics, open_metrics
+
+__all__ = ["Metrics", "TracedMetrics", "open_metrics"]
