@@ -1,4 +1,4 @@
-"""The public door to the ASGI app: `from tailrace.asgi import create_app`."""
+"""The ASGI app: `from tailrace.asgi import create_app`."""
 
 from tailrace.server.transports.asgi import create_app
 

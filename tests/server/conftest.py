@@ -1,4 +1,9 @@
-"""Live servers for the whole directory, one of each kind; every test makes its own streams."""
+"""
+Servers for the whole directory; every test makes its own streams.
+
+`make test` runs the tests on one kind of server, and those marked `every_kind` on all of them.
+`make test-all` runs every test on every kind.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +24,27 @@ KINDS: dict[str, Callable[..., BaseServerProcess]] = {
     "wire-rocksdb": lambda path, *args: ServerProcess(path, "--engine", "rocksdb", *args),
     "wire-memory": lambda path, *args: ServerProcess(path, "--engine", "memory", *args),
     "asgi-rocksdb": lambda path, *args: AsgiServerProcess(path, "--engine", "rocksdb", *args),
-    # The same operations on streams in buckets (X§1.6): every test of a stream runs there too.
+    # Streams in buckets instead of the base surface (X§1.6).
     "bucketed": lambda path, *args: ServerProcess(path, "--engine", "rocksdb", *args),
 }
 
 Start = Callable[..., BaseServerProcess]
 
 
-@pytest.fixture(scope="session", params=list(KINDS))
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "every_kind: run on every kind of server in both tiers")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kind" in metafunc.fixturenames:
+        every = metafunc.config.getoption("--all-tests") or metafunc.definition.get_closest_marker(
+            "every_kind"
+        )
+        kinds = list(KINDS) if every else ["wire-rocksdb"]
+        metafunc.parametrize("kind", kinds, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def kind(request: pytest.FixtureRequest) -> str:
     """Which transport, engine and surface is under test."""
     return str(request.param)
@@ -74,5 +92,5 @@ def short(start: Start, kind: str) -> Iterator[Api]:
 
 @pytest.fixture
 def sliding(start: Start, kind: str) -> Iterator[Api]:
-    """A server whose TTL starts again with every use."""
+    """A server whose TTL is renewed by every use."""
     yield from _api(start(*SLIDING), kind)

@@ -137,7 +137,7 @@ def test_a_slow_reader_does_not_outlive_its_rights(
     ends = [(row["range"], row["status"]) for row in found if row["status"] is not None]
     assert ends == [(at, "credentials-refused") for at in range(3)]
     detail = json.loads(found[-1]["detail"])
-    assert detail["status"] == 401 and "not good any more" in detail["detail"]
+    assert detail["status"] == 401 and "no longer valid" in detail["detail"]
 
 
 def test_a_snapshot_takes_nothing_from_who_reads(world: World) -> None:

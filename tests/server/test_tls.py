@@ -189,7 +189,7 @@ def test_a_certificate_is_replaced_without_dropping_a_connection(
         # Half of a pair is no pair: nothing changes, and the log says so.
         certificate.write_bytes(after_certificate.read_bytes())
         os.kill(server.pid, signal.SIGHUP)
-        wait_until(lambda: any("as it was" in event["event"] for event in server.events()))
+        wait_until(lambda: any("unchanged" in event["event"] for event in server.events()))
         assert name_of(server, authority) == "before"
 
         key.write_bytes(after_key.read_bytes())

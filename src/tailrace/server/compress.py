@@ -1,7 +1,7 @@
 """
-Content codings for answers above 1 KiB.
+Content codings for responses above 1 KiB.
 
-Levels are the quick ones: a stream's answer is compressed for one reader, often once.
+The levels are fast ones: a response is often compressed for a single reader.
 """
 
 import zlib
@@ -52,7 +52,7 @@ class _Zstd:
         return self._packer.flush()
 
 
-# The order is our preference among those that a client likes equally.
+# In order of preference among codings of equal weight.
 _CODINGS: Final[dict[str, Callable[[], _Zstd | _Brotli | _Zlib]]] = {
     "zstd": _Zstd,
     "br": _Brotli,
@@ -71,14 +71,14 @@ class Packer:
 
 
 def compress(coding: str, body: bytes) -> bytes:
-    """A whole body, compressed."""
+    """Compress a whole body."""
     packer = Packer(coding)
     return packer.pack(body) + packer.finish()
 
 
 @lru_cache(maxsize=256)
 def negotiate(accept: bytes) -> str | None:
-    """The coding that an Accept-Encoding header likes best, or None for the body as it is."""
+    """Return the coding that an Accept-Encoding header prefers, or None for none."""
     weights: dict[str, float] = {}
     for item in accept.decode("latin-1").lower().split(","):
         name, _, parameters = item.partition(";")

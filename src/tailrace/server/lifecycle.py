@@ -1,11 +1,11 @@
 """
-A server's life: open, serve, drain, close.
+The lifecycle of a server process: open, serve, drain, close.
 
-SIGHUP reads access, limits and certificates anew.
+SIGHUP reloads access, limits and certificates.
 
-SIGTERM or SIGINT stops accepting, ends live readers with a last control event, finishes what is in
-flight, closes the database and exits 0 within `drain_s` and a little. A failed write or fsync ends
-the process with status 1: its supervisor restarts it, and recovery finds what was acknowledged.
+SIGTERM or SIGINT stops accepting, ends live readers with a last control event, finishes requests in
+flight, closes the database and exits 0, soon after `drain_s` at the latest. A failed write or fsync
+ends the process with status 1: its supervisor restarts it, and recovery finds what is acknowledged.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from tailrace import __version__
 from tailrace.engine.base import Store
 from tailrace.engine.core import Engine
 from tailrace.engine.memory import MemoryStore
-from tailrace.server.guard.guard import Doors
-from tailrace.server.observability.logging_setup import configure_logs
+from tailrace.server.guard.guard import Guard
+from tailrace.server.observability.logging_setup import configure_logging
 from tailrace.server.service import Service, clock_ms
 from tailrace.server.settings import Settings, SettingsError
 from tailrace.server.tls import Tls, TlsInvalid
@@ -41,22 +41,22 @@ log = structlog.get_logger("tailrace")
 # latency whenever the loop is busy.
 _SWITCH_INTERVAL_S: Final = 0.0005
 _GC_THRESHOLD: Final = 50_000
-# RocksDB's tables and logs, snapshots, backups.
-_FILES_BESIDES: Final = 1024
-# Answers to what was pending when storage failed still go out before the process ends.
+# Open files beside connections: RocksDB's tables and logs, snapshots, backups.
+_OTHER_FILES: Final = 1024
+# Responses to pending requests are still sent after storage failed.
 _FAILURE_GRACE_S: Final = 1.0
 
 
 def open_store(settings: Settings) -> Store:
     """
-    The store that the settings ask for.
+    Open the store of the settings.
 
     Raises:
         EngineError: It cannot be opened.
     """
     if settings.engine == "memory":
         return MemoryStore()
-    # Imported here: the memory engine must not need RocksDB's library.
+    # Imported here: the memory engine works without RocksDB's library.
     from tailrace.engine.rocks import RocksStore
 
     return RocksStore(settings.data_dir, settings.disk_reserve_bytes)
@@ -64,36 +64,36 @@ def open_store(settings: Settings) -> Store:
 
 def serve(settings: Settings) -> int:
     """
-    Run a server until it is told to stop; returns the exit status.
+    Run a server until a signal stops it; returns the exit status.
 
     Raises:
-        SettingsError, AccessFileInvalid, LimitsFileInvalid, TlsInvalid, EngineError: It cannot.
+        SettingsError, AccessFileInvalid, LimitsFileInvalid, TlsInvalid, EngineError: It cannot run.
     """
-    configure_logs(settings)
+    configure_logging(settings)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     check_exposure(settings)
-    settings = _within_files(settings)
-    doors = Doors(settings)
+    settings = _within_open_files(settings)
+    guard = Guard(settings)
     if settings.tls_key and not settings.tls_cert:
         raise SettingsError("--tls-key needs --tls-cert: without it nothing would be encrypted")
     tls = Tls(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
     store = open_store(settings)
-    # What exists now lives as long as the process: the collector need not look at it again.
+    # All objects so far live as long as the process: exclude them from garbage collection.
     gc.collect()
     gc.freeze()
-    # A turn of the loop makes thousands of short-lived objects, and cycles are rare.
+    # A turn of the loop makes thousands of short-lived objects; cycles are rare.
     gc.set_threshold(_GC_THRESHOLD)
-    return uvloop.run(_serve(settings, store, doors, tls))
+    return uvloop.run(_serve(settings, store, guard, tls))
 
 
-def _within_files(settings: Settings) -> Settings:
+def _within_open_files(settings: Settings) -> Settings:
     """
-    The settings with as many connections as there may be open files, beside those of the store.
+    Raise the limit of open files, and lower `connections_max` to fit it.
 
-    Each connection is one, and the usual limit of a shell is a thousand: it is raised as far as it
-    may be. A store that cannot open its next log would end the server.
+    Each connection is an open file, and the usual limit of a shell is a thousand. A store that
+    cannot open its next log would end the server.
     """
-    wanted = settings.connections_max + _FILES_BESIDES
+    wanted = settings.connections_max + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return settings
@@ -101,7 +101,7 @@ def _within_files(settings: Settings) -> Settings:
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed >= wanted:
         return settings
-    connections_max = max(1, allowed - min(_FILES_BESIDES, allowed // 2))
+    connections_max = max(1, allowed - min(_OTHER_FILES, allowed // 2))
     log.warning(
         "fewer connections than --connections-max: raise the limit of open files, ulimit -n",
         open_files_max=allowed,
@@ -112,10 +112,10 @@ def _within_files(settings: Settings) -> Settings:
 
 def check_exposure(settings: Settings) -> None:
     """
-    §10.1: nobody serves a network without access control by accident.
+    §10.1: refuse to serve a network without access control, unless the operator insists.
 
     Raises:
-        SettingsError: The address is not loopback, there is no access control, and nobody insists.
+        SettingsError: The address is not loopback, without `--access` or `--insecure`.
     """
     if settings.access or settings.insecure or _is_loopback(settings.host):
         return
@@ -128,27 +128,27 @@ def check_exposure(settings: Settings) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address, or all that a name stands for."""
+    """Whether only this machine can reach a host, by all addresses of its name."""
     try:
         found = socket.getaddrinfo(host or None, 0, flags=socket.AI_PASSIVE)
     except OSError:
-        # It may stand for something by the time that it is listened on.
+        # The name may resolve later, when the server listens on it.
         return False
     return all(ip_address(item[4][0]).is_loopback for item in found)
 
 
 def _reload(service: Service, tls: Tls | None) -> None:
-    """SIGHUP: what can change without dropping a connection."""
+    """SIGHUP: reload what can change without closing a connection."""
     service.reload()
     if tls is not None:
         try:
             tls.reload()
         except TlsInvalid as error:
-            log.error("the certificate is as it was: mend it, then reload", error=str(error))
+            log.error("the certificate is unchanged: correct it, then reload", error=str(error))
     log.info("reloaded")
 
 
-async def _serve(settings: Settings, store: Store, doors: Doors, tls: Tls | None) -> int:
+async def _serve(settings: Settings, store: Store, guard: Guard, tls: Tls | None) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     failed = False
@@ -160,7 +160,7 @@ async def _serve(settings: Settings, store: Store, doors: Doors, tls: Tls | None
         stop.set()
 
     engine = Engine(store, clock=clock_ms, sliding=settings.ttl == "sliding", on_failure=on_failure)
-    service = Service(engine, settings, doors)
+    service = Service(engine, settings, guard)
     server = WireServer(service, settings, tls)
     try:
         port = await server.listen()
@@ -186,7 +186,7 @@ async def _serve(settings: Settings, store: Store, doors: Doors, tls: Tls | None
         data_dir=str(settings.data_dir) if settings.engine == "rocksdb" else None,
     )
     if store.cut_bytes:
-        log.warning("the end of the log was damaged and is cut off", bytes=store.cut_bytes)
+        log.warning("the end of the log was damaged and has been cut off", bytes=store.cut_bytes)
     await stop.wait()
     log.info("stopping")
     cut = await server.drain(_FAILURE_GRACE_S if failed else settings.drain_s)

@@ -1,8 +1,8 @@
 """
-Bodies that are made while they are sent: snapshots and bootstraps, of any size.
+Bodies of any size that are made while they are sent: snapshots, bootstraps, rows, backups.
 
-A task takes a piece, writes it, and waits for the peer before it takes the next: however large the
-whole is, one piece and what the transport buffers is all that is in memory.
+A task writes a piece, and waits for the peer before it makes the next: only one piece, and what the
+transport buffers, is in memory.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ import structlog
 from tailrace.server.compress import Packer
 from tailrace.server.message import Frame, Sink
 
-__all__ = ["StreamedBody", "packed"]
+__all__ = ["StreamingBody", "compressed"]
 
 log = structlog.get_logger("tailrace")
 
 
-class StreamedBody:
-    """The body of an answer, from a source of pieces; `release` is called when it ends, once."""
+class StreamingBody:
+    """A body from a source of pieces; `release` is called once, when it ends."""
 
     endless = False
 
@@ -33,7 +33,7 @@ class StreamedBody:
 
     def start(self, sink: Sink) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(sink))
-        # Not by the task itself: one that is cancelled before its first step never runs.
+        # Not in the task itself: if it is cancelled before its first step, it never runs.
         self._task.add_done_callback(lambda _: self._release())
 
     def drained(self) -> None:
@@ -41,7 +41,7 @@ class StreamedBody:
 
     def cancel(self) -> None:
         if self._task is None:
-            # The head was never sent: nobody reads, nothing is held.
+            # The head was never sent.
             self._release()
         else:
             self._task.cancel()
@@ -55,15 +55,17 @@ class StreamedBody:
                     self._room.clear()
                     await self._room.wait()
         except Exception:
-            # The head promised more: cut off, so that the client cannot take this for the end.
-            log.exception("a streamed answer failed")
+            # Cut off, so that the client cannot take this for the end of the body.
+            log.exception("a streaming response failed")
             sink.abort()
         else:
             sink.finish()
 
 
-async def packed(source: AsyncIterator[bytes | memoryview], coding: str) -> AsyncIterator[bytes]:
-    """The pieces of a source, compressed as they come."""
+async def compressed(
+    source: AsyncIterator[bytes | memoryview], coding: str
+) -> AsyncIterator[bytes]:
+    """Compress the pieces of a source."""
     packer = Packer(coding)
     loop = asyncio.get_running_loop()
     async for piece in source:

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from tailrace.server.message import Request, Response
-from tailrace.server.observability.tracing import Traces
+from tailrace.server.observability.tracing import Tracing
 from tests.server.metrics.engines import opened
 
 TRACE = 0x0AF7651916CD43DD8448EB211C80319C
@@ -24,11 +24,11 @@ SECRET = "c0ffee-secret"
 
 
 class Recorded:
-    """Traces whose spans stay in memory."""
+    """Tracing whose spans stay in memory."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
-        self.traces = Traces(SimpleSpanProcessor(self._exporter))
+        self.traces = Tracing(SimpleSpanProcessor(self._exporter))
 
     @property
     def spans(self) -> list[ReadableSpan]:

@@ -1,10 +1,10 @@
 """
-What stands before the service: who is it, may they, and not too often.
+The checks before a handler: authentication, authorization and rate limits.
 
-Rule 1: nothing is looked up before all of it is answered, so that a refusal tells nothing of what
-there is (§10.2).
+Rule 1: all of them come before anything is looked up, so that a refusal does not reveal what is
+stored (§10.2).
 
-Rule 2: without access control and limits this costs one look at `guarded`.
+Rule 2: without access control and limits they cost one test of `guarded`.
 """
 
 from pathlib import Path
@@ -18,31 +18,25 @@ from tailrace.server.guard.access.errors import CrossOriginRefused
 from tailrace.server.guard.access.principal import ANONYMOUS_ID
 from tailrace.server.guard.limits import Limits, LimitsFileInvalid
 from tailrace.server.message import Request
-from tailrace.server.routing.target import Resource, Target
 from tailrace.server.settings import Settings
 
-__all__ = ["Doors"]
+__all__ = ["Guard"]
 
 _SENDING: Final = ("PUT", "POST")
-_CONTENT: Final = (Resource.STREAM, Resource.SNAPSHOT)
-_UNLIMITED: Final = (Resource.OWN, Resource.UI)
-_TELLING: Final = (
-    Resource.BUCKETS, Resource.PATHS, Resource.ABOUT, Resource.METRICS, Resource.BACKUP,
-)  # fmt: skip
 
 log = structlog.get_logger("tailrace")
 
 
-class Doors:
-    """Access control and limits of one server, as its settings and their files have them."""
+class Guard:
+    """Access control and limits of one server, from its settings and their files."""
 
     def __init__(self, settings: Settings) -> None:
         """
         Read the files.
 
         Raises:
-            AccessFileInvalid, LimitsFileInvalid: One cannot be read, or has a mistake in it.
-            ProxiesInvalid: `--trusted-proxies` has one.
+            AccessFileInvalid, LimitsFileInvalid: A file cannot be read, or has a mistake.
+            ProxiesInvalid: `--trusted-proxies` has a mistake.
         """
         self.access = Access.load(Path(settings.access)) if settings.access else None
         self.limits = Limits.load(Path(settings.limits) if settings.limits else None, settings)
@@ -50,9 +44,9 @@ class Doors:
         if self.access is not None:
             self.access.before_look = self._check_address
 
-    def check(self, request: Request, target: Target) -> None:
+    def check(self, request: Request) -> None:
         """
-        Whether a request may be made at all.
+        Authenticate and authorize a request.
 
         Raises:
             Refusal: 401, 403, or 503 while keys are being fetched.
@@ -60,64 +54,64 @@ class Doors:
         if self.access is None:
             return
         try:
-            request.principal = admit(self.access, request, target)
+            request.principal = admit(self.access, request, request.target)
         except Refusal:
-            # Whoever guesses at tokens is somebody of that address.
+            # Guesses at tokens count towards the rate limit of their address.
             self.count_refused(request)
             raise
 
     def count_refused(self, request: Request) -> None:
         """
-        A request that is refused before anybody asked how many there were.
+        Count a request that was refused before its rate limit was checked.
 
         Raises:
-            RequestRateExceeded: Too many of its address were.
+            RequestRateExceeded: Its address sent too many.
         """
         self.limits.request(self._address(request))
 
-    def check_length(self, request: Request, target: Target) -> None:
+    def check_length(self, request: Request) -> None:
         """
-        Whether it is plain that a body will be refused that is yet to be sent.
+        Refuse a body before it is sent, if the append rate is already exceeded.
 
         Raises:
-            AppendRateExceeded: There were too many bytes already.
+            AppendRateExceeded: The client sent too many bytes already.
         """
         length = request.headers.get(b"content-length", b"")
-        if target.resource in _CONTENT and length.isdigit():
+        if request.target.route.content and length.isdigit():
             self.limits.check_append(self.client(request), int(length))
 
-    def admit(self, request: Request, target: Target) -> None:
+    def admit(self, request: Request) -> None:
         """
-        The same, and whether it may be made now.
+        Authenticate and authorize a complete request, and count it.
 
         Raises:
             Refusal: As `check`, or 429.
         """
-        self.check(request, target)
-        if target.resource in _UNLIMITED or request.method == "OPTIONS":
-            # A probe of health that is refused would take the server out of service.
+        self.check(request)
+        route = request.target.route
+        if not route.rate_limited or request.method == "OPTIONS":
             return
         client = self.client(request)
         self.limits.request(client)
-        if target.resource in _CONTENT and request.method in _SENDING:
+        if route.content and request.method in _SENDING:
             size = len(request.body) if request.sink is None else request.sink.size
             self.limits.appended(client, size)
 
     def _check_address(self, request: Request) -> None:
-        """Credentials are about to be looked into, which takes time: not for who guesses a lot."""
+        """Verifying new credentials takes time: check the rate limit of the address first."""
         self.limits.check_request(self._address(request))
 
-    def check_origin(self, request: Request, target: Target) -> None:
+    def check_origin(self, request: Request) -> None:
         """
-        Where everybody may do everything, keep other people's pages from asking what there is.
+        Without access control, keep pages of other origins from a route that lists what is stored.
 
-        The protocol is for pages of any origin, and a stream's name can be known to those alone who
-        should read it. What lists names, or everything, would tell any page in a browser here.
+        The protocol is open to pages of any origin: a stream is protected by its name, which only
+        its readers know. Routes that list names, or copy everything, would tell any page.
 
         Raises:
-            CrossOriginRefused: A browser says that it asks for a page of another origin.
+            CrossOriginRefused: A browser asks on behalf of a page of another origin.
         """
-        if self.access is not None or target.resource not in _TELLING:
+        if self.access is not None:
             return
         headers = request.headers
         origin = headers.get(b"origin")
@@ -127,7 +121,7 @@ class Doors:
             raise CrossOriginRefused
 
     def client(self, request: Request) -> str:
-        """Who is counted: a principal, or an address where there is none."""
+        """The id that limits are counted by: the principal, or the address without one."""
         principal = request.principal
         if principal is not None and principal.id != ANONYMOUS_ID:
             return principal.id
@@ -141,16 +135,16 @@ class Doors:
         return proxies.client(request.address, forwarded)
 
     def reload(self) -> None:
-        """Read the files anew; one with a mistake in it changes nothing, and the log says so."""
+        """Read the files again; a file with a mistake changes nothing and is logged."""
         if self.access is not None:
             try:
                 self.access.reload()
             except AccessFileInvalid as error:
-                log.error("access is as it was: mend the file, then reload", error=str(error))
+                log.error("access is unchanged: correct the file, then reload", error=str(error))
         try:
             self.limits.reload()
         except LimitsFileInvalid as error:
-            log.error("limits are as they were: mend the file, then reload", error=str(error))
+            log.error("limits are unchanged: correct the file, then reload", error=str(error))
 
     def close(self) -> None:
         if self.access is not None:

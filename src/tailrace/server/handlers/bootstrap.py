@@ -1,13 +1,13 @@
 """
-Bootstrap (X§3): a snapshot and every message after it, the parts of one `multipart/mixed` answer.
+Bootstrap (X§3): a snapshot and every message after it, as one `multipart/mixed` response.
 
-Rule 1: the answer is one consistent view. It is made of one durable state, and what that state
-refers to stays in storage until the answer is complete, whatever is appended or published then.
+Rule 1: the response is one consistent view. It is made of one durable state, and what that state
+refers to stays in storage until the response is complete, even if more is appended or published.
 
-Rule 2: no boundary without proof. It is random, and before the first byte is sent all that will be
-sent is searched for it. What a client stored can thus never end a part early.
+Rule 2: the boundary is random, and all content is searched for it before the first byte is sent.
+Stored content can therefore never end a part early.
 
-Rule 3: no client decides how much memory it costs: parts are made as the peer reads them.
+Rule 3: memory is bounded: parts are made as the peer reads them.
 """
 
 import asyncio
@@ -25,38 +25,39 @@ from tailrace.server import headers as h
 from tailrace.server.compress import COMPRESS_BYTES_MIN, negotiate
 from tailrace.server.handlers.snapshots import snapshot_pieces
 from tailrace.server.message import Request, Response
-from tailrace.server.routing.target import parse_query
-from tailrace.server.streaming_body import StreamedBody, packed
+from tailrace.server.routing.query import parse_query
+from tailrace.server.streaming_body import StreamingBody, compressed
 
-__all__ = ["Bootstrap"]
+__all__ = ["BootstrapHandler"]
 
 _PREFIX: Final = "tailrace-"
 SLICE_BYTES: Final = 256 << 10
 MESSAGES_MAX: Final = 2000
-"""So many parts are made in one go: they may be of two bytes each."""
+"""Parts that are joined at a time: each may have only two bytes of content."""
 
 
-class Bootstrap:
+class BootstrapHandler:
     """GET of a bootstrap."""
 
     def __init__(self, engine: Engine, *, shared: bool = True) -> None:
         self._engine = engine
-        # Beside what is said of a state: who may keep an answer.
         self._caching = [h.vary(shared=shared), h.caching(b"no-store", shared=shared)]
 
-    async def answer(self, request: Request, key: bytes) -> Response:
+    async def get(self, request: Request) -> Response:
         """
         X§3.2.
 
         Raises:
-            QueryInvalid: A `live` parameter: a bootstrap is answered once.
-            StreamNotFound: There is no such stream.
+            QueryInvalid: There is a `live` parameter.
+            StreamNotFound: The stream does not exist.
         """
         if "live" in parse_query(request.query, ("live",)):
             # X§3.1: servers SHOULD reject any `live` parameter.
             raise QueryInvalid(
-                "live", "has no place here: tail the stream from the Stream-Next-Offset returned"
+                "live",
+                "is not supported: tail the stream from the Stream-Next-Offset returned",
             )
+        key = request.target.key
         stream = self._engine.find(key)
         state = stream.durable
         assert state is not None
@@ -71,7 +72,7 @@ class Bootstrap:
         except BaseException:
             release()
             raise
-        # What was appended while we searched lies beyond what is returned.
+        # Messages that were appended during the search are not returned.
         now = self._engine.peek(key)
         up_to_date = now is not None and (now.id, now.tail) == (state.id, state.tail)
         headers = _headers(state, boundary, up_to_date=up_to_date) + self._caching
@@ -79,30 +80,29 @@ class Bootstrap:
         length = _length(state, boundary)
         coding = negotiate(request.headers.get(b"accept-encoding", b""))
         if coding is None or length <= COMPRESS_BYTES_MIN:
-            return Response(200, headers, live=StreamedBody(pieces, release), length=length)
+            return Response(200, headers, live=StreamingBody(pieces, release), length=length)
         headers.append((b"Content-Encoding", coding.encode()))
-        return Response(200, headers, live=StreamedBody(packed(pieces, coding), release))
+        return Response(200, headers, live=StreamingBody(compressed(pieces, coding), release))
 
 
 class _View:
-    """What one answer is made of, gone through twice: to search it, and to send it."""
+    """The content of one response, read twice: to search it, and to send it."""
 
     def __init__(self, engine: Engine, state: StreamState) -> None:
         self._engine = engine
         self._state = state
-        # The messages, if they are few: then they are read once.
+        # All messages, if they fit in one slice: then they are read once.
         self._kept: Slice | None = None
 
     async def proven_boundary(self) -> bytes:
-        """A boundary that occurs nowhere in what is to be sent."""
+        """Return a boundary that does not occur in the content."""
         while True:
             boundary = _new_boundary()
             if not await self._contains(boundary):
                 return boundary
 
     async def _contains(self, boundary: bytes) -> bool:
-        # Messages lie next to each other, as do the chunks of a snapshot: what overlaps two of
-        # them counts as found too.
+        # A match may overlap two messages or chunks: that counts as found too.
         end = b""
         if self._state.snapshot is not None:
             async for chunk in snapshot_pieces(self._engine, self._state.snapshot):
@@ -125,12 +125,12 @@ class _View:
                 yield chunk
         head = _message_head(state, boundary)
         async for piece in self._slices():
-            for messages in _some(piece, comma=state.json):
+            for messages in _groups(piece, comma=state.json):
                 yield b"".join([item for message in messages for item in (head, message)])
         yield _end(boundary)
 
     async def _slices(self) -> AsyncIterator[Slice]:
-        """The retained messages, as they are stored, some at a time."""
+        """The retained messages, as stored, in slices."""
         if self._kept is not None:
             yield self._kept
             return
@@ -145,8 +145,8 @@ class _View:
             await asyncio.sleep(0)
 
 
-def _some(piece: Slice, *, comma: bool) -> Iterator[list[bytes | memoryview]]:
-    """The messages of a slice, not too many at a time; `comma`: without the one after each."""
+def _groups(piece: Slice, *, comma: bool) -> Iterator[list[bytes | memoryview]]:
+    """The messages of a slice, in groups; `comma`: remove the one stored after each."""
     messages: list[bytes | memoryview] = []
     for part, lengths in zip(piece.parts, piece.lengths, strict=True):
         at = 0
@@ -180,7 +180,7 @@ def _headers(state: StreamState, boundary: bytes, *, up_to_date: bool) -> list[t
 
 
 def _snapshot_head(state: StreamState, boundary: bytes) -> bytes:
-    """X§3.2: without a snapshot there is an empty first part, of type application/octet-stream."""
+    """X§3.2: without a snapshot the first part is empty, of type application/octet-stream."""
     content_type = DEFAULT_CONTENT_TYPE if state.snapshot is None else state.snapshot.content_type
     return b"--%b\r\nContent-Type: %b\r\n\r\n" % (boundary, content_type.encode("latin-1"))
 
@@ -195,7 +195,7 @@ def _end(boundary: bytes) -> bytes:
 
 
 def _length(state: StreamState, boundary: bytes) -> int:
-    """The length of the whole answer, which follows from the state alone."""
+    """The length of the whole response, computed from the state alone."""
     count = state.tail.message - state.earliest.message
     stored = state.tail.byte - state.earliest.byte
     messages = stored - count if state.json else stored

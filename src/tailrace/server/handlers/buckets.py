@@ -1,8 +1,7 @@
-"""Requests about buckets and their listings (X§1)."""
+"""Buckets and their listings (X§1)."""
 
 import asyncio
 import re
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -13,11 +12,11 @@ from tailrace.protocol.errors import QueryInvalid, Refusal
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
 from tailrace.server.compress import COMPRESS_BYTES_MIN, compress, negotiate
-from tailrace.server.message import Request, Response
+from tailrace.server.message import Reply, Request, Response
 from tailrace.server.problem import problem
-from tailrace.server.routing.target import LISTING_QUERY, parse_query
+from tailrace.server.routing.query import LISTING_QUERY, parse_query
 
-__all__ = ["BucketRequests", "listed", "listing_answer", "parse_limit"]
+__all__ = ["BucketHandlers", "json_response", "listed_stream", "parse_limit"]
 
 LIST_COUNT_MAX: Final = 1000
 
@@ -25,13 +24,13 @@ _LIMIT: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 _JSON: Final = (h.CONTENT_TYPE, b"application/json")
 
 
-class BucketRequests:
+class BucketHandlers:
     """PUT, GET and DELETE of a bucket, and GET of its listing."""
 
     def __init__(self, engine: Engine) -> None:
         self._buckets = engine.buckets
 
-    def create(self, request: Request, key: bytes, reply: Callable[[Response], None]) -> None:
+    def create(self, request: Request, reply: Reply) -> None:
         """X§1.2."""
 
         def created(outcome: Outcome) -> None:
@@ -40,10 +39,11 @@ class BucketRequests:
             else:
                 reply(Response(201, [(h.LOCATION, request.url), h.NO_STORE]))
 
-        self._buckets.create(key, created)
+        self._buckets.create(request.target.key, created)
 
-    def describe(self, key: bytes) -> Response:
+    def describe(self, request: Request) -> Response:
         """X§1.3."""
+        key = request.target.key
         state = self._buckets.find(key)
         content = {
             "bucket_id": key.decode(),
@@ -53,7 +53,7 @@ class BucketRequests:
         }
         return Response(200, [_JSON, h.NO_STORE], msgspec.json.encode(content))
 
-    def delete(self, key: bytes, reply: Callable[[Response], None]) -> None:
+    def delete(self, request: Request, reply: Reply) -> None:
         """X§1.5."""
 
         def deleted(outcome: Outcome) -> None:
@@ -62,10 +62,11 @@ class BucketRequests:
             else:
                 reply(Response(204, [h.NO_STORE]))
 
-        self._buckets.delete(key, deleted)
+        self._buckets.delete(request.target.key, deleted)
 
-    async def list(self, request: Request, key: bytes) -> Response:
+    async def list(self, request: Request) -> Response:
         """X§1.4."""
+        key = request.target.key
         query = parse_query(request.query, LISTING_QUERY)
         prefix = query.get("prefix", "")
         limit = parse_limit(query.get("limit"))
@@ -75,15 +76,15 @@ class BucketRequests:
             page = await self._buckets.page(key, prefix.encode(), after, limit)
             body = _page(key, prefix, page)
         elif after:
-            raise QueryInvalid("after", "has no place beside changed_since: go on from position")
+            raise QueryInvalid("after", "excludes changed_since: continue from position")
         else:
             changed = await self._buckets.changed(key, prefix.encode(), since, limit)
             body = _changed(key, prefix, changed)
-        return await listing_answer(request, body)
+        return await json_response(request, body)
 
 
-async def listing_answer(request: Request, body: bytes) -> Response:
-    """Some JSON, compressed where that is asked for and worth it."""
+async def json_response(request: Request, body: bytes) -> Response:
+    """A JSON response, compressed if the client accepts it and the body is large enough."""
     headers = [_JSON, h.NO_STORE, (b"Vary", b"Accept-Encoding")]
     coding = negotiate(request.headers.get(b"accept-encoding", b""))
     if coding is not None and len(body) > COMPRESS_BYTES_MIN:
@@ -95,10 +96,10 @@ async def listing_answer(request: Request, body: bytes) -> Response:
 
 def parse_limit(text: str | None) -> int:
     """
-    The `limit` parameter.
+    Read the `limit` parameter.
 
     Raises:
-        QueryInvalid: It is not a number that a page may have.
+        QueryInvalid: It is not a number in range.
     """
     if text is None:
         return LIST_COUNT_MAX
@@ -113,7 +114,7 @@ def _page(key: bytes, prefix: str, page: Page) -> bytes:
             "bucket_id": key.decode(),
             "prefix": prefix,
             "stream_count": len(page.streams),
-            "streams": [listed(*item) for item in page.streams],
+            "streams": [listed_stream(*item) for item in page.streams],
             "next_cursor": page.streams[-1].stream_id.decode() if page.streams else None,
             "has_more": page.has_more,
             "position": page.position,
@@ -130,7 +131,7 @@ def _changed(key: bytes, prefix: str, page: ChangedPage) -> bytes:
             "streams": [
                 {"stream_id": name.decode(), "status": "Deleted"}
                 if state is None
-                else listed(name, state)
+                else listed_stream(name, state)
                 for name, state in page.streams
             ],
             "has_more": page.has_more,
@@ -139,8 +140,8 @@ def _changed(key: bytes, prefix: str, page: ChangedPage) -> bytes:
     )
 
 
-def listed(stream_id: bytes, state: StreamState) -> dict[str, object]:
-    """A stream as an item of a listing."""
+def listed_stream(stream_id: bytes, state: StreamState) -> dict[str, object]:
+    """One item of a listing."""
     snapshot = state.snapshot
     return {
         "stream_id": stream_id.decode(),

@@ -1,12 +1,10 @@
 """
-Reads that end: HEAD, catch-up, and the answers of long-poll (§5.5–§5.7).
+HEAD, catch-up reads, and the responses of long-poll (§5.5–§5.7).
 
-Everything that an answer says of a stream is taken from one durable state, so that data, offset,
-closure and ETag always belong together.
+A response is made of one durable state, so that data, offset, closure and ETag always match.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from tailrace.engine.core import Engine
@@ -19,35 +17,34 @@ from tailrace.protocol.offset import BEGINNING, START, TAIL, Offset, parse_offse
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
 from tailrace.server.compress import COMPRESS_BYTES_MIN, compress, negotiate
-from tailrace.server.conditional import matches
 from tailrace.server.errors import Internal
-from tailrace.server.message import Request, Response
+from tailrace.server.message import Reply, Request, Response
 from tailrace.server.problem import problem
 
-__all__ = ["Reads", "Where", "parse_until", "parse_where"]
+__all__ = ["ReadHandlers", "Where", "parse_until", "parse_where"]
 
 _MAX_AGE_S: Final = 60
 _BOUNDED_AGE_S: Final = 24 * 3600
-# Compressing more than this takes milliseconds: a thread does it while the loop goes on.
+# Compressing more than this takes milliseconds: a thread does it.
 _COMPRESS_INLINE_BYTES_MAX: Final = 32 << 10
 
 
 class Where(NamedTuple):
-    """Where a read starts: an offset, or None for the tail of now."""
+    """Where a read starts: an offset, or None for the current tail."""
 
     offset: Offset | None
     beginning: bool = False
-    """It was asked for as the beginning, which may be gone though an offset is the same place."""
+    """It was requested as `-1`, which can be gone while an equal offset is still valid."""
 
     def check(self, state: StreamState) -> None:
-        """X§2.2: once there is a snapshot, `-1` is gone, wherever the snapshot is."""
+        """X§2.2: once there is a snapshot, at any offset, `-1` is gone."""
         if self.beginning and state.snapshot is not None:
             raise OffsetGone(BEGINNING, state.earliest.token())
 
 
 def parse_where(query: dict[str, str], *, live: bool) -> Where:
     """
-    The `offset` parameter.
+    Read the `offset` parameter.
 
     Raises:
         QueryInvalid: Missing on a live read, or empty.
@@ -69,32 +66,33 @@ def parse_where(query: dict[str, str], *, live: bool) -> Where:
 
 def parse_until(query: dict[str, str], *, live: bool) -> Offset | None:
     """
-    The `until` parameter: where a read ends, whatever comes after.
+    Read the `until` parameter: where a read ends.
 
     Raises:
-        QueryInvalid: On a live read, which has no end.
+        QueryInvalid: It was sent with a live read.
         OffsetInvalid: Not a token.
     """
     token = query.get("until")
     if token is None:
         return None
     if live:
-        raise QueryInvalid("until", "bounds a read that ends; leave out live")
+        raise QueryInvalid("until", "cannot be combined with live")
     return parse_offset(token)
 
 
-class Reads:
-    """Answers to reads, from durable states."""
+class ReadHandlers:
+    """GET and HEAD of streams, from durable states."""
 
     def __init__(self, engine: Engine, chunk_bytes: int, *, shared: bool = True) -> None:
         self._engine = engine
         self._chunk_bytes = chunk_bytes
-        # §10.2: where not everybody may read, caches that many share must not answer.
+        # §10.2: with access control, shared caches must not store a response.
         self._scope = b"public" if shared else b"private"
         self._vary = h.vary(shared=shared)
 
-    def head(self, stream: Stream) -> Response:
+    def head(self, request: Request) -> Response:
         """§5.5: metadata, never cached."""
+        stream = self._engine.find(request.target.key)
         state = stream.durable
         assert state is not None
         headers = [
@@ -110,7 +108,7 @@ class Reads:
         if state.closed:
             headers.append((h.STREAM_CLOSED, h.TRUE))
         if state.snapshot is not None:
-            # X§2.4; and before it nothing is retained.
+            # X§2.4: nothing before it is retained.
             headers.append((h.STREAM_SNAPSHOT_OFFSET, state.snapshot.offset.encoded()))
             headers.append((h.STREAM_EARLIEST_OFFSET, state.earliest.encoded()))
         return Response(200, headers)
@@ -120,17 +118,17 @@ class Reads:
         request: Request,
         stream: Stream,
         where: Where,
-        reply: Callable[[Response], None],
+        reply: Reply,
         cursor: int | None = None,
         until: Offset | None = None,
     ) -> None:
-        """Catch up: whole messages from `where` on, as much as one answer may hold."""
+        """Catch up: whole messages from `where` on, up to the size limit of one response."""
         state = stream.durable
         assert state is not None
         start = where.offset
         if start is None:
             if until is not None:
-                raise QueryInvalid("until", "needs an offset before it, and not the tail")
+                raise QueryInvalid("until", "needs an offset other than the tail")
             reply(self._at_tail(state))
             return
         where.check(state)
@@ -139,14 +137,14 @@ class Reads:
         self.reply_slice(request, stream, piece, coding, reply, cursor, bounded=until is not None)
 
     def _bounded(self, stream: Stream, start: Offset, until: Offset | None) -> Slice:
-        """What is read from an offset on, and not beyond another."""
+        """Read from an offset, up to `until`."""
         if until is None:
             return self._engine.read(stream, start, self._chunk_bytes)
         self._engine.locate(stream, until)
         if until.byte < start.byte:
             raise QueryInvalid("until", "must not be before offset")
         room = until.byte - start.byte
-        # Both are message boundaries: what fits in between ends at one.
+        # Both are message boundaries, so the slice ends at one.
         piece = self._engine.read(stream, start, max(1, min(room, self._chunk_bytes)))
         return piece if room else Slice(start, start, [], [])
 
@@ -156,16 +154,16 @@ class Reads:
         stream: Stream,
         piece: Slice,
         coding: str | None,
-        reply: Callable[[Response], None],
+        reply: Reply,
         cursor: int | None,
         *,
         shared: bool = True,
         bounded: bool = False,
     ) -> None:
         """
-        Answer with what was read; `shared` is false where the answer must not be cached.
+        Respond with a slice; `shared` is false if the response must not be cached.
 
-        What is `bounded` is the same for ever, and so says nothing of the tail.
+        A `bounded` response never changes, so it does not describe the tail.
         """
         state = stream.durable
         assert state is not None
@@ -189,7 +187,7 @@ class Reads:
                 headers.append((h.STREAM_CLOSED, h.TRUE))
         if cursor is not None:
             headers.append((h.STREAM_CURSOR, b"%d" % cursor))
-        if shared and matches(request.headers.get(b"if-none-match"), etag):
+        if shared and h.matches(request.headers.get(b"if-none-match"), etag):
             # §8.1: nothing new; the headers are those of the 200.
             reply(Response(304, headers))
             return
@@ -209,7 +207,7 @@ class Reads:
         job.add_done_callback(compressed)
 
     def _at_tail(self, state: StreamState) -> Response:
-        """§6: `offset=now` returns no data, only where the tail is."""
+        """§6: `offset=now` returns no data, only the offset of the tail."""
         headers = [
             (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
             (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
@@ -221,7 +219,7 @@ class Reads:
         return Response(200, headers, b"[]" if state.json else b"")
 
     def nothing_new(self, state: StreamState, cursor: int) -> Response:
-        """§5.7: the 204 of a long-poll, at its time-out or at the end of a closed stream."""
+        """§5.7: the 204 of a long-poll, at its timeout or at the end of a closed stream."""
         headers = [
             (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
             (h.STREAM_UP_TO_DATE, h.TRUE),
@@ -237,7 +235,7 @@ class Reads:
         """§8.1: for a minute, but never beyond the stream's life."""
         remaining_ms = self._engine.remaining_ms(stream)
         if bounded:
-            # Not for a year, as is usual: what is deleted should be gone from caches, too.
+            # A day and not a year: deleted data should leave caches too.
             life_s = _BOUNDED_AGE_S if remaining_ms is None else remaining_ms // 1000
             max_age = min(_BOUNDED_AGE_S, life_s)
             return (h.CACHE_CONTROL, b"%b, max-age=%d, immutable" % (self._scope, max_age))

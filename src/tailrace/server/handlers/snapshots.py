@@ -1,9 +1,8 @@
 """
-Requests about snapshots (X§2).
+Snapshots (X§2).
 
-A snapshot is uploaded beside everything else and becomes visible by one record, which also moves
-the earliest retained offset to it: there is no moment at which neither the old one nor the new one
-is there.
+A snapshot is uploaded to a file of its own and becomes visible by one record, which also moves the
+earliest retained offset to it: at any moment, either the old or the new snapshot is visible.
 """
 
 import asyncio
@@ -26,17 +25,16 @@ from tailrace.protocol.offset import Offset, parse_offset
 from tailrace.protocol.state import Publish, Snapshot, StreamState
 from tailrace.server import headers as h
 from tailrace.server.compress import COMPRESS_BYTES_MIN, negotiate
-from tailrace.server.conditional import matches
 from tailrace.server.errors import SnapshotTooLarge
 from tailrace.server.handlers.upload import Upload
 from tailrace.server.handlers.writes import stored_type
 from tailrace.server.message import Request, Response
-from tailrace.server.streaming_body import StreamedBody, packed
+from tailrace.server.streaming_body import StreamingBody, compressed
 
-__all__ = ["Snapshots", "snapshot_pieces"]
+__all__ = ["SnapshotHandlers", "snapshot_pieces"]
 
 
-class Snapshots:
+class SnapshotHandlers:
     """PUT, GET and DELETE of snapshots."""
 
     def __init__(self, engine: Engine, bytes_max: int, *, shared: bool = True) -> None:
@@ -46,19 +44,20 @@ class Snapshots:
 
     # -- publishing --------------------------------------------------------------------------
 
-    def upload(self, key: bytes, *, first: bool) -> Upload:
+    def upload(self, request: Request, *, first: bool) -> Upload:
         """
-        A place for the body of a publication.
+        Return the sink for the body of a publication.
 
-        It is meant for the stream of this moment, if it is the `first` that is not answered yet.
+        `first`: no earlier request of the connection can still replace the stream, so that the
+        publication is for the stream that exists now.
         """
-        state = self._engine.peek(key) if first else None
+        state = self._engine.peek(request.target.key) if first else None
         stream_id = None if state is None else state.id
         return Upload(self._engine, self._bytes_max, stream_id)
 
-    def check(self, request: Request, key: bytes, token: str) -> None:
+    def check(self, request: Request) -> None:
         """
-        Refuse a publication before its body is sent, if it is plain that it will be refused.
+        Refuse a publication before its body is sent, if its headers are enough to refuse it.
 
         Raises:
             Refusal: As for `publish`.
@@ -67,15 +66,16 @@ class Snapshots:
         if length.isdigit():
             if int(length) > self._bytes_max:
                 raise SnapshotTooLarge(self._bytes_max)
-            # Not when it has taken the room that others need.
+            # Before the upload fills the disk.
             self._engine.check_room(int(length))
         stored_type(request.headers)
-        stream, offset = self._engine.find(key), parse_offset(token)
+        target = request.target
+        stream, offset = self._engine.find(target.key), parse_offset(target.offset)
         self._locate(stream, offset)
         if length.isdigit():
             self._engine.check_snapshot(stream, offset, int(length))
 
-    async def publish(self, request: Request, key: bytes, token: str) -> Response:
+    async def publish(self, request: Request) -> Response:
         """
         X§2.2.
 
@@ -85,10 +85,11 @@ class Snapshots:
         upload = request.sink
         assert isinstance(upload, Upload)
         content_type = stored_type(request.headers)
-        offset = parse_offset(token)
+        key = request.target.key
+        offset = parse_offset(request.target.offset)
         stream_id = self._locate(self._engine.find(key), offset)
         if upload.stream_id not in (None, stream_id):
-            # Deleted and created again while the body was on its way: another stream.
+            # Deleted and created again during the upload: another stream.
             raise StreamNotFound
         uploaded = await upload.finish()
         snapshot = Snapshot(
@@ -100,7 +101,7 @@ class Snapshots:
             inline=uploaded.content is not None,
         )
         decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        # From here on a record may refer to the file, whatever becomes of this request.
+        # From here on a record may refer to the file, even if this request fails.
         request.sink = None
         command = Publish(stream_id, snapshot, uploaded.content)
         self._engine.submit(key, command, decided.set_result)
@@ -112,15 +113,15 @@ class Snapshots:
         verdict, state = outcome
         assert state is not None
         if verdict.effect is not Effect.PUBLISHED:
-            # It is there already, and so are its bytes.
+            # The same snapshot is already stored.
             upload.cancel()
         return Response(204, [*_about(offset, state), h.NO_STORE])
 
     def _locate(self, stream: Stream, offset: Offset) -> int:
         """
-        Check that an offset is a message boundary, which it then stays: the log only grows.
+        Check that an offset is a message boundary; it stays one, since the log only grows.
 
-        Returns the internal id of the stream that this is true of.
+        Returns the internal id of the stream.
         """
         assert stream.durable is not None
         try:
@@ -132,9 +133,9 @@ class Snapshots:
 
     # -- reading -----------------------------------------------------------------------------
 
-    def latest(self, request: Request, key: bytes) -> Response:
-        """X§2.3: where the latest one is."""
-        snapshot = self._visible(request, key).snapshot
+    def latest(self, request: Request) -> Response:
+        """X§2.3: redirect to the latest snapshot."""
+        snapshot = self._visible(request).snapshot
         assert snapshot is not None
         token = snapshot.offset.encoded()
         headers = [
@@ -146,12 +147,12 @@ class Snapshots:
             headers.append(h.vary(shared=False))
         return Response(307, headers)
 
-    def read(self, request: Request, key: bytes, token: str) -> Response:
+    def read(self, request: Request) -> Response:
         """X§2.5."""
-        state = self._visible(request, key)
+        state = self._visible(request)
         snapshot = state.snapshot
         assert snapshot is not None
-        if snapshot.offset.token() != token:
+        if snapshot.offset.token() != request.target.offset:
             raise SnapshotNotFound(snapshot.offset.token())
         coding = negotiate(request.headers.get(b"accept-encoding", b""))
         if snapshot.size <= COMPRESS_BYTES_MIN:
@@ -161,12 +162,12 @@ class Snapshots:
             (h.CONTENT_TYPE, snapshot.content_type.encode("latin-1")),
             h.SANDBOX,
             *_about(snapshot.offset, state),
-            # Its bytes never change, but whether it is the latest does: ask before using a copy.
+            # Its bytes never change, but it may no longer be the latest: revalidate.
             h.caching(b"no-cache", shared=self._shared),
             (h.ETAG, etag),
             h.vary(shared=self._shared),
         ]
-        if matches(request.headers.get(b"if-none-match"), etag):
+        if h.matches(request.headers.get(b"if-none-match"), etag):
             return Response(304, headers)
         if request.method == "HEAD":
             return Response(200, headers)
@@ -174,30 +175,30 @@ class Snapshots:
         length: int | None = snapshot.size
         if coding is not None:
             headers.append((b"Content-Encoding", coding.encode()))
-            pieces, length = packed(pieces, coding), None
-        body = StreamedBody(pieces, self._engine.pins.hold_snapshot(snapshot))
+            pieces, length = compressed(pieces, coding), None
+        body = StreamingBody(pieces, self._engine.pins.hold_snapshot(snapshot))
         return Response(200, headers, live=body, length=length)
 
-    def delete(self, request: Request, key: bytes, token: str) -> Response:
+    def delete(self, request: Request) -> Response:
         """X§2.6: the latest cannot be deleted, and no other one is visible."""
-        snapshot = self._visible(request, key).snapshot
+        snapshot = self._visible(request).snapshot
         assert snapshot is not None
-        if snapshot.offset.token() == token:
+        if snapshot.offset.token() == request.target.offset:
             raise SnapshotNeeded
         raise SnapshotNotFound(snapshot.offset.token())
 
-    def _visible(self, request: Request, key: bytes) -> StreamState:
+    def _visible(self, request: Request) -> StreamState:
         """
-        The state of a stream that has a snapshot.
+        Return the state of a stream that has a snapshot.
 
         Raises:
-            StreamNotFound, SnapshotNotFound: There is none.
+            StreamNotFound, SnapshotNotFound: The stream or its snapshot does not exist.
         """
-        stream = self._engine.find(key)
+        stream = self._engine.find(request.target.key)
         state = stream.durable
         assert state is not None
         if request.method == "GET":
-            # Where the TTL slides: a read counts, HEAD and what is refused do not.
+            # A read extends a sliding TTL; HEAD does not.
             self._engine.touch(stream)
         if state.snapshot is None:
             raise SnapshotNotFound
@@ -205,7 +206,7 @@ class Snapshots:
 
 
 async def snapshot_pieces(engine: Engine, snapshot: Snapshot) -> AsyncIterator[bytes]:
-    """The bytes of a snapshot, piece by piece; the caller has its state pinned."""
+    """Read a snapshot, chunk by chunk; the caller has pinned it."""
     if snapshot.inline:
         yield engine.store.read_snapshot(snapshot, 0)
         return
@@ -216,10 +217,9 @@ async def snapshot_pieces(engine: Engine, snapshot: Snapshot) -> AsyncIterator[b
 
 
 def _about(offset: Offset, state: StreamState) -> list[tuple[bytes, bytes]]:
-    """X§2.5: what every answer about a snapshot says."""
+    """X§2.5: headers of every response about a snapshot."""
     return [
         (h.STREAM_SNAPSHOT_OFFSET, offset.encoded()),
-        # Where to read on.
         (h.STREAM_NEXT_OFFSET, offset.encoded()),
         (h.STREAM_UP_TO_DATE, h.TRUE if state.tail == offset else h.FALSE),
     ]

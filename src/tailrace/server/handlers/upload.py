@@ -1,8 +1,8 @@
 """
-The body of a snapshot on its way in: in memory while it is small, in a file once it is not.
+The upload of a snapshot: a small body is kept in memory, a large one is written to a file.
 
-A thread writes, one chunk at a time, while the loop collects the next one. When that is full too,
-the client is not read from: an upload of any size takes a few chunks of memory.
+A thread writes one chunk while the loop collects the next. When both are full, nothing is read
+from the client: an upload of any size takes a few chunks of memory.
 """
 
 import asyncio
@@ -23,28 +23,28 @@ from tailrace.server.errors import SnapshotNotStored, SnapshotTooLarge
 __all__ = ["Upload", "Uploaded"]
 
 INLINE_BYTES_MAX: Final = 256 << 10
-"""Up to this size a snapshot goes through the log, and shares its fsync with everything else."""
+"""Up to this size a snapshot is stored in the log, and shares its fsync with appends."""
 PACE: Final = 3.0
-"""Beside others that write, an upload pauses after each chunk for this share of its time."""
+"""While others write, an upload pauses after each chunk, for this multiple of its time."""
 
 log = structlog.get_logger("tailrace")
 
 
 class Uploaded(NamedTuple):
-    """A body that has arrived and, if it is large, is safe on disk."""
+    """A complete body; a large one is durable on disk."""
 
     id: int
     size: int
     digest: bytes
     content: bytes | None
-    """The body itself, if it is small."""
+    """A small body itself."""
 
 
 class Upload:
-    """One body. `write` until it is complete, then `finish`; or `cancel` at any time."""
+    """One body: `write` until it is complete, then `finish`; `cancel` at any time."""
 
     def __init__(self, engine: Engine, bytes_max: int, stream_id: int | None = None) -> None:
-        # The stream that the client means: the one that was there when it began to send.
+        # The stream that existed when the upload began.
         self.stream_id = stream_id
         self.drained: Callable[[], None] | None = None
         self._engine = engine
@@ -57,7 +57,7 @@ class Upload:
         self._spool: Spool | None = None
         self._writer: asyncio.Task[None] | None = None
         self._refusal: Refusal | None = None
-        self._given_up = False
+        self._cancelled = False
 
     @property
     def blocked(self) -> bool:
@@ -75,10 +75,10 @@ class Upload:
 
     async def finish(self) -> Uploaded:
         """
-        The body is complete: see it to the disk.
+        The body is complete: make it durable.
 
         Raises:
-            Refusal: It cannot be stored, and nothing of it is left.
+            Refusal: It cannot be stored; the upload is discarded.
         """
         if self._writer is not None:
             await self._writer
@@ -92,21 +92,21 @@ class Upload:
             if self._refusal is None and self._spool is not None:
                 await self._in_thread(self._spool.finish)
         except Exception as error:
-            self._refusal = _why(error)
+            self._refusal = _refusal_of(error)
         if self._refusal is not None:
             self.cancel()
             raise self._refusal
         return Uploaded(self._id, self.size, self._hash.digest(), None)
 
     def cancel(self) -> None:
-        """Give up, and leave nothing behind."""
-        self._given_up = True
+        """Discard the body."""
+        self._cancelled = True
         self._buffer.clear()
         if self._writer is None:
             self._discard()
 
     async def _write_chunks(self) -> None:
-        """Write whole chunks as long as there are any; then the client may send more."""
+        """Write all complete chunks, then let the client send more."""
         try:
             while len(self._buffer) >= SNAPSHOT_CHUNK_BYTES:
                 began, batches = self._loop.time(), self._engine.commit.batches
@@ -116,18 +116,18 @@ class Upload:
                 if self.drained is not None and not self.blocked:
                     self.drained()
         except Exception as error:
-            self._refusal = _why(error)
+            self._refusal = _refusal_of(error)
         self._writer = None
-        if self._given_up:
+        if self._cancelled:
             self._discard()
         elif self.drained is not None:
             self.drained()
 
     async def _write_chunk(self) -> None:
-        """Move the first chunk of what has gathered to the disk."""
+        """Write the first chunk of the buffer."""
         chunk = bytes(memoryview(self._buffer)[:SNAPSHOT_CHUNK_BYTES])
         del self._buffer[: len(chunk)]
-        # Half: unlike what goes through the log, it is written once.
+        # Half: data in the log is written twice, a snapshot file once.
         self._engine.take_room(len(chunk) // 2)
         if self._spool is None:
             self._id = self._engine.take_id()
@@ -149,15 +149,15 @@ class Upload:
             return
         try:
             job = self._loop.run_in_executor(self._engine.blob_threads, spool.discard)
-            # What cannot be removed now is removed at the next start.
+            # A file that cannot be removed now is removed at the next start.
             job.add_done_callback(lambda done: done.exception())
         except RuntimeError:
-            # The server stops, and its threads have ended.
+            # The server stops; its threads have ended.
             with suppress(OSError):
                 spool.discard()
 
 
-def _why(error: Exception) -> Refusal:
+def _refusal_of(error: Exception) -> Refusal:
     if isinstance(error, Refusal):
         return error
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

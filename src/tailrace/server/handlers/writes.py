@@ -1,7 +1,6 @@
-"""Requests that change a stream: their headers become a command, its outcome an answer."""
+"""Requests that change a stream: headers become a command, its outcome a response."""
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 from tailrace.engine.core import Engine, Outcome
@@ -18,23 +17,23 @@ from tailrace.protocol.producer import ProducerClaim
 from tailrace.protocol.state import Append, Create, Delete
 from tailrace.server import headers as h
 from tailrace.server.errors import ContentCodingRefused
-from tailrace.server.message import Request, Response
+from tailrace.server.message import Reply, Request, Response
 from tailrace.server.problem import problem
 
-__all__ = ["Writes", "stored_type"]
+__all__ = ["WriteHandlers", "stored_type"]
 
 _PRODUCER_HEADERS: Final = frozenset((b"producer-id", b"producer-epoch", b"producer-seq"))
 _INTEGER: Final = re.compile(rb"[0-9]{1,16}")
 _APPENDED: Final = 204
 
 
-class Writes:
-    """PUT, POST and DELETE."""
+class WriteHandlers:
+    """PUT, POST and DELETE of streams."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def create(self, request: Request, key: bytes, reply: Callable[[Response], None]) -> None:
+    def create(self, request: Request, reply: Reply) -> None:
         """§5.1."""
         headers = request.headers
         content_type = stored_type(headers)
@@ -57,21 +56,21 @@ class Writes:
                 return
             verdict, state = outcome
             assert state is not None
-            answer = [
+            response_headers = [
                 (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
                 (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
                 h.NO_STORE,
             ]
             if state.closed:
-                answer.append((h.STREAM_CLOSED, h.TRUE))
+                response_headers.append((h.STREAM_CLOSED, h.TRUE))
             if verdict.effect is Effect.CREATED:
-                reply(Response(201, [(h.LOCATION, request.url), *answer]))
+                reply(Response(201, [(h.LOCATION, request.url), *response_headers]))
             else:
-                reply(Response(200, answer))
+                reply(Response(200, response_headers))
 
-        self._engine.submit(key, command, created)
+        self._engine.submit(request.target.key, command, created)
 
-    def append(self, request: Request, key: bytes, reply: Callable[[Response], None]) -> None:
+    def append(self, request: Request, reply: Reply) -> None:
         """§5.2, §5.3."""
         headers = request.headers
         if b"content-encoding" in headers:
@@ -92,23 +91,23 @@ class Writes:
                 return
             verdict, state = outcome
             assert state is not None
-            answer = [(h.STREAM_NEXT_OFFSET, state.tail.encoded()), h.NO_STORE]
+            response_headers = [(h.STREAM_NEXT_OFFSET, state.tail.encoded()), h.NO_STORE]
             if state.closed:
-                answer.append((h.STREAM_CLOSED, h.TRUE))
+                response_headers.append((h.STREAM_CLOSED, h.TRUE))
             status = _APPENDED
             if claim is not None:
-                known = state.producers.get(claim.id)
-                if known is not None:
-                    answer.append((h.PRODUCER_EPOCH, b"%d" % known.epoch))
-                    answer.append((h.PRODUCER_SEQ, b"%d" % known.last_seq))
+                producer = state.producers.get(claim.id)
+                if producer is not None:
+                    response_headers.append((h.PRODUCER_EPOCH, b"%d" % producer.epoch))
+                    response_headers.append((h.PRODUCER_SEQ, b"%d" % producer.last_seq))
                 if verdict.effect is Effect.APPENDED:
                     # §5.2.1: new data of a producer is 200, a retry 204.
                     status = 200
-            reply(Response(status, answer))
+            reply(Response(status, response_headers))
 
-        self._engine.submit(key, command, appended)
+        self._engine.submit(request.target.key, command, appended)
 
-    def delete(self, key: bytes, reply: Callable[[Response], None]) -> None:
+    def delete(self, request: Request, reply: Reply) -> None:
         """§5.4."""
 
         def deleted(outcome: Outcome) -> None:
@@ -117,15 +116,15 @@ class Writes:
             else:
                 reply(Response(204, [h.NO_STORE]))
 
-        self._engine.submit(key, Delete(), deleted)
+        self._engine.submit(request.target.key, Delete(), deleted)
 
 
 def stored_type(headers: dict[bytes, bytes]) -> str:
     """
-    The type under which a body will be stored: of a new stream, or of a snapshot.
+    Return the content type of a body that is to be stored: of a stream, or of a snapshot.
 
     Raises:
-        ContentTypeInvalid, HeaderInvalid: It is no media type.
+        ContentTypeInvalid, HeaderInvalid: It is not a media type.
         ContentCodingRefused: The body is compressed.
     """
     if b"content-encoding" in headers:
@@ -137,7 +136,7 @@ def stored_type(headers: dict[bytes, bytes]) -> str:
 
 def _text(value: bytes | None, header: str) -> str | None:
     """
-    A header's value, if it was sent.
+    Return the value of a header, if it was sent.
 
     Raises:
         HeaderInvalid: It is not ASCII.
@@ -151,13 +150,12 @@ def _text(value: bytes | None, header: str) -> str | None:
 
 
 def _check_coding(value: bytes) -> None:
-    """Raises ContentCodingRefused for a compressed body."""
     if value.lower() not in (b"", b"identity"):
         raise ContentCodingRefused
 
 
 def _is_true(value: bytes) -> bool:
-    """§4.1: closure is asked for by `true` in any case, and by nothing else."""
+    """§4.1: only `true`, in any case, closes a stream."""
     return value.lower() == b"true"
 
 
@@ -170,7 +168,7 @@ def _stream_seq(value: bytes) -> str:
 
 
 def _producer(headers: dict[bytes, bytes]) -> ProducerClaim:
-    """§5.2.1: all three producer headers, where there is one."""
+    """§5.2.1: if one producer header is sent, all three must be."""
     producer_id = headers.get(b"producer-id")
     epoch = headers.get(b"producer-epoch")
     seq = headers.get(b"producer-seq")

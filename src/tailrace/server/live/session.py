@@ -37,7 +37,7 @@ class SseSession:
         self, live: "Live", request: Request, stream: Stream, start: Offset, cursor: int
     ) -> None:
         self.request = request
-        self.client = live.doors.client(request)
+        self.client = live.guard.client(request)
         self.position = start
         self.cursor = cursor
         self._live = live

@@ -18,13 +18,13 @@ _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
 def data_event(parts: Sequence[bytes | memoryview], *, json: bool, text: bool) -> bytes:
-    """One `data` event for some stored messages."""
+    """One `data` event with stored messages."""
     if not text:
         return b"event: data\ndata:%b\n\n" % b64encode(b"".join(parts))
     payload = b"".join(array_parts(parts) if json else parts)
     if b"\n" in payload or b"\r" in payload or payload[:1] == b" ":
-        # A line end inside the payload would end the field, or the event: an injection. A space
-        # at the beginning of a line needs one before it, which the reader takes off.
+        # A line end inside the payload would end the field or the event: an injection. A space at
+        # the start of a line needs another before it, since readers remove one.
         lines = _LINE_END.split(payload)
         payload = b"\ndata:".join([b" " + line if line[:1] == b" " else line for line in lines])
     return b"event: data\ndata:%b\n\n" % payload
@@ -33,7 +33,7 @@ def data_event(parts: Sequence[bytes | memoryview], *, json: bool, text: bool) -
 def control_event(
     offset: Offset, *, cursor: int | None, up_to_date: bool, closed: bool = False
 ) -> bytes:
-    """The `control` event that follows every `data` event; a closed one needs no cursor."""
+    """The `control` event after every `data` event; a closed stream has no cursor."""
     fields: dict[str, str | bool] = {"streamNextOffset": offset.token()}
     if cursor is not None and not closed:
         fields["streamCursor"] = str(cursor)

@@ -1,4 +1,4 @@
-"""Structured logs on stderr: one line an event, never a payload."""
+"""Structured logs on stderr: one line per event, never stored content."""
 
 import logging
 import sys
@@ -7,10 +7,10 @@ import structlog
 
 from tailrace.server.settings import Settings
 
-__all__ = ["configure_logs"]
+__all__ = ["configure_logging"]
 
 
-def configure_logs(settings: Settings) -> None:
+def configure_logging(settings: Settings) -> None:
     console = settings.log_format == "console" or (
         settings.log_format == "auto" and sys.stderr.isatty()
     )

@@ -1,19 +1,19 @@
 """
-Traces of requests, by OpenTelemetry; an extra, and off unless `--traces` is given.
+Tracing of requests by OpenTelemetry: an optional extra, off unless `--traces` is given.
 
-Rule 1: a span says what was done and how it ended, never with what: no query, no header, no stream
-and no content. A bucket is named, since buckets are few and an operator's own.
+Rule 1: a span has the operation and its result, never data of clients: no query, no header, no
+stream name and no content. The bucket is named, since buckets are few and chosen by the operator.
 
-Rule 2: nothing waits for a collector. Spans go into a queue of bounded length, and a thread sends
-them; what does not fit is dropped.
+Rule 2: no request waits for a collector. Spans go into a bounded queue, and a thread sends them; if
+the queue is full, they are dropped.
 
-A span is made when its answer is, with the moment at which the request came as its start: a request
-whose client goes away first leaves nothing behind that would have to be remembered or ended.
+A span is made together with the response, with the arrival of the request as its start. So there is
+no span to end if the client goes away first.
 
-    append, read, …   one of each request, a child of what the client's `traceparent` names
-    commit            one of each group commit; the spans of what it made durable link to it
+    append, read, …   one per request, a child of the span in the client's `traceparent`
+    commit            one per group commit; the spans of its appends link to it
 
-Where they go is said by the variables of OpenTelemetry (`OTEL_EXPORTER_OTLP_ENDPOINT` and others).
+The variables of OpenTelemetry (`OTEL_EXPORTER_OTLP_ENDPOINT` and others) configure the export.
 """
 
 import threading
@@ -21,10 +21,10 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from tailrace import __version__
-from tailrace.protocol.errors import Refusal
 from tailrace.protocol.names import bucket_of
 from tailrace.server.message import Request, Response
-from tailrace.server.routing.target import SHORT_BYTES_MAX, Resource, resolve, resolve_short
+from tailrace.server.routing.routes import BUCKET, LISTING
+from tailrace.server.routing.target import Target
 from tailrace.server.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
     from tailrace.engine.commit import GroupCommit
 
-__all__ = ["Traces", "TracesUnavailable"]
+__all__ = ["Tracing", "TracingUnavailable"]
 
 _METHODS: Final = frozenset(("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"))
 _CHANGES: Final = frozenset(("append", "create", "delete"))
 _CLOSE_S: Final = 2.0
-"""A collector that does not answer must not keep the server from ending."""
+"""A collector that does not respond must not delay the end of the server."""
 
 
-class TracesUnavailable(SettingsError):
-    """Traces are asked for, and what makes them is not installed."""
+class TracingUnavailable(SettingsError):
+    """`--traces` is given, but OpenTelemetry is not installed."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -53,15 +53,15 @@ class TracesUnavailable(SettingsError):
         )
 
 
-class Traces:
+class Tracing:
     """Makes the spans of one server. Use it on the event loop."""
 
     def __init__(self, processor: "SpanProcessor | None" = None) -> None:
         """
-        Begin, with spans sent by OTLP over HTTP unless another processor takes them.
+        Send spans by OTLP over HTTP, or to another processor.
 
         Raises:
-            TracesUnavailable: The libraries are not installed.
+            TracingUnavailable: The libraries are not installed.
         """
         try:
             from opentelemetry import context, trace
@@ -71,29 +71,29 @@ class Traces:
             processor = _exporting() if processor is None else processor
             self._provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
         except ImportError:
-            raise TracesUnavailable from None
+            raise TracingUnavailable from None
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("tailrace", __version__)
         self._trace = trace
         self._root = context.Context()
         self._propagator = TraceContextTextMapPropagator()
-        # The newest commit, and when it was durable.
+        # The newest commit, and when it became durable.
         self._commit: SpanContext | None = None
         self._committed_at = 0.0
 
     def follow(self, commit: "GroupCommit") -> None:
-        """Make a span of each group commit, too."""
+        """Make a span for each group commit, too."""
         commit.traced = self.committed
 
     def answered(self, request: Request, response: Response) -> None:
-        """An answer, or the head of a live one, is handed to the transport."""
+        """A response, or the head of a live one, is handed to the transport."""
         status = response.status
         attributes: dict[str, str | int] = {
             "http.request.method": request.method if request.method in _METHODS else "_OTHER",
             "http.response.status_code": status,
             "tailrace.operation": request.operation,
         }
-        if bucket := _bucket(request.path):
+        if bucket := _bucket(request.target):
             attributes["tailrace.bucket"] = bucket
         if response.code is not None:
             attributes["error.type"] = response.code
@@ -112,8 +112,8 @@ class Traces:
         span.end(now)
 
     def committed(self, appends: int, started: float, ended: float) -> None:
-        """A batch is durable, after an fsync; whoever is answered for it comes next."""
-        # The span tells the time of day, and what was measured is another clock's.
+        """A batch is durable, after an fsync; its responses are sent next."""
+        # Spans need the wall clock; the measured times are monotonic.
         offset = time.time() - time.monotonic()
         span = self._tracer.start_span(
             "commit",
@@ -125,13 +125,13 @@ class Traces:
         self._commit, self._committed_at = span.get_span_context(), ended
 
     def close(self) -> None:
-        """Send what is left, if that can be done within a moment. Blocks: call it in a thread."""
+        """Send the remaining spans, for at most `_CLOSE_S`. Blocks: call it in a thread."""
         closing = threading.Thread(target=self._provider.shutdown, daemon=True)
         closing.start()
         closing.join(_CLOSE_S)
 
     def _parent(self, request: Request) -> "Context":
-        """The span that the client says it is in, or none."""
+        """The span of the client's `traceparent`, or none."""
         headers = request.headers
         if b"traceparent" not in headers:
             return self._root
@@ -142,7 +142,7 @@ class Traces:
         return self._propagator.extract(carrier, self._root)
 
     def _links(self, request: Request, status: int) -> "list[Link] | None":
-        """The commit that made a change durable; a retry needs none, and came after the last."""
+        """The commit that made a change durable; a retry that came after it has none."""
         if (
             self._commit is None
             or status >= 300
@@ -153,19 +153,15 @@ class Traces:
         return [self._trace.Link(self._commit)]
 
 
-def _bucket(path: bytes) -> str:
-    """The bucket that a path names, or lies in; empty if it does not."""
-    try:
-        target = resolve_short(path) if len(path) <= SHORT_BYTES_MAX else resolve(path)
-    except Refusal:
-        return ""
-    if target.resource in (Resource.BUCKET, Resource.LISTING):
+def _bucket(target: Target) -> str:
+    """The bucket of a target; empty without one."""
+    if target.route in (BUCKET, LISTING):
         return target.key.decode()
     return bucket_of(target.key).decode()
 
 
 def _resource() -> "OtelResource":
-    """Who sends the spans: tailrace, unless the environment calls it something else."""
+    """The service of the spans: tailrace, unless the environment names another."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     ours = Resource.create({"service.name": "tailrace", "service.version": __version__})
@@ -173,7 +169,7 @@ def _resource() -> "OtelResource":
 
 
 def _exporting() -> "SpanProcessor":
-    """Bounded queue, thread and OTLP over HTTP, all set by `OTEL_*` variables."""
+    """A bounded queue, a thread and OTLP over HTTP, configured by `OTEL_*` variables."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 

@@ -5,9 +5,9 @@ The service as an ASGI app: mount it in FastAPI or Starlette, or run it under an
     app = FastAPI(lifespan=streams.lifespan)
     app.mount("/streams", streams)
 
-Frameworks do not pass their lifespan on to what is mounted in them, hence the second line. Without
-it the store opens with the first request, and is closed by the end of the process, which loses
-nothing: what was acknowledged is on disk.
+Frameworks do not pass their lifespan on to mounted apps, hence the second line. Without it the
+store opens with the first request, and closes with the process, which loses nothing: acknowledged
+data is on disk.
 """
 
 import asyncio
@@ -43,19 +43,19 @@ log = structlog.get_logger("tailrace")
 
 def create_app(settings: Settings | None = None) -> "TailraceApp":
     """
-    An ASGI app that serves streams.
+    Return an ASGI app that serves streams.
 
-    Without settings it reads the `TAILRACE_*` variables. Those about listening and logging are the
-    hosting server's affair and have no effect.
+    Without settings it reads the `TAILRACE_*` variables. Those about listening and logging have no
+    effect: they are up to the hosting server.
 
     Raises:
-        SettingsError: A variable has a value that it cannot have.
+        SettingsError: A variable has an invalid value.
     """
     return TailraceApp(load_settings() if settings is None else settings)
 
 
 class TailraceApp:
-    """One store behind one ASGI app, opened in the event loop that first calls it."""
+    """An ASGI app with one store, opened in the event loop that first calls it."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -79,7 +79,7 @@ class TailraceApp:
             await service.engine.close()
 
     def reload(self) -> None:
-        """Read access and limits anew, as the server itself does at SIGHUP."""
+        """Read access and limits again, as the server does at SIGHUP."""
         if self._service is not None:
             self._service.reload()
 
@@ -124,56 +124,56 @@ class TailraceApp:
             if request.method in _WITH_BODY:
                 request.sink = service.receive(request, first=True, large=True)
             if request.sink is not None:
-                complete = await _pour(request.sink, receive)
+                complete = await _stream_body(request.sink, receive)
             else:
-                complete = await _collect(request, receive, self.settings.body_bytes_max)
+                complete = await _collect_body(request, receive, self.settings.body_bytes_max)
         except Refusal as refusal:
             service.metrics.refused(refusal.code)
             await _send_whole(scope, send, problem(refusal, body=scope["method"] != "HEAD"))
             return
         if not complete:
-            # The peer went away before its request was complete: it changes nothing.
+            # The peer went away before its request was complete.
             return
-        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
         def reply(response: Response) -> None:
-            if not answer.done():
-                answer.set_result(response)
+            if not answered.done():
+                answered.set_result(response)
             elif response.live is not None:
                 response.live.cancel()
 
         waiting = service.handle(request, reply)
         if waiting is not None:
             try:
-                await _answered(answer, receive)
+                await _wait_for_response(answered, receive)
             finally:
-                if not answer.done():
+                if not answered.done():
                     waiting.cancel()
-                    # It may be made already, and on its way to `reply`, which then lets go of it.
-                    answer.cancel()
-            if answer.cancelled():
+                    # A response that is already made is released by `reply`.
+                    answered.cancel()
+            if answered.cancelled():
                 return
         try:
-            response = await answer
+            response = await answered
             service.metrics.answered(request, response)
         except asyncio.CancelledError:
-            if not answer.cancelled() and (live := answer.result().live) is not None:
+            if not answered.cancelled() and (live := answered.result().live) is not None:
                 live.cancel()
             raise
         if response.live is None:
             await _send_whole(scope, send, response)
         else:
-            await _Stream(response.live).run(response, receive, send)
+            await _LiveResponse(response.live).run(response, receive, send)
 
 
 class _AsgiRequest(Request):
-    """A request that may have come to an app with us somewhere below it."""
+    """A request with the scheme and the mount prefix of its scope."""
 
     __slots__ = ("prefix", "scheme")
 
 
-async def _pour(sink: BodySink, receive: Receive) -> bool:
-    """Pass the body on as it comes; false if the peer went away before it was complete."""
+async def _stream_body(sink: BodySink, receive: Receive) -> bool:
+    """Write the body to a sink; false if the peer went away before it was complete."""
     room = asyncio.Event()
     sink.drained = room.set
     try:
@@ -194,8 +194,8 @@ async def _pour(sink: BodySink, receive: Receive) -> bool:
         raise
 
 
-async def _collect(request: Request, receive: Receive, bytes_max: int) -> bool:
-    """Read the whole body; false if the peer went away before it was complete."""
+async def _collect_body(request: Request, receive: Receive, bytes_max: int) -> bool:
+    """Collect the whole body; false if the peer went away before it was complete."""
     length = request.headers.get(b"content-length", b"")
     if length.isdigit() and int(length) > bytes_max:
         raise BodyTooLarge(bytes_max)
@@ -216,7 +216,7 @@ async def _collect(request: Request, receive: Receive, bytes_max: int) -> bool:
 
 
 def _request(scope: Scope) -> Request:
-    """A request whose body is still to come."""
+    """Make a request from the scope; its body is still to come."""
     headers: dict[bytes, bytes] = {}
     repeated: set[bytes] = set()
     for name, raw in scope["headers"]:
@@ -240,11 +240,11 @@ def _request(scope: Scope) -> Request:
     return request
 
 
-async def _answered(answer: "asyncio.Future[Response]", receive: Receive) -> None:
-    """Wait for a late answer, or until the peer goes away."""
+async def _wait_for_response(answered: "asyncio.Future[Response]", receive: Receive) -> None:
+    """Wait for the response, or until the peer goes away."""
     gone = asyncio.ensure_future(_gone(receive))
     try:
-        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((answered, gone), return_when=asyncio.FIRST_COMPLETED)
     finally:
         gone.cancel()
 
@@ -264,13 +264,13 @@ def _start(response: Response, *, length: bool) -> MutableMapping[str, Any]:
 
 
 async def _send_whole(scope: Scope, send: Send, response: Response) -> None:
-    # HEAD has no body and says nothing of its length.
+    # A response to HEAD has no body and no length.
     await send(_start(response, length=scope["method"] != "HEAD"))
     await send({"type": "http.response.body", "body": response.body})
 
 
-class _Stream:
-    """A live answer over ASGI: the session writes frames, a task sends them as the peer reads."""
+class _LiveResponse:
+    """A live response: the session writes frames, a task sends them as the peer reads."""
 
     def __init__(self, live: LiveBody) -> None:
         self._live = live
@@ -324,7 +324,7 @@ class _Stream:
                 if blocked and not self.blocked:
                     self._live.drained()
             if self._aborted:
-                # Without its end: the server cuts the peer off.
+                # Without a last message the server closes the connection.
                 return
             if self._finished:
                 await send({"type": "http.response.body", "body": b""})

@@ -23,18 +23,18 @@ from tailrace.server.guard.access.errors import CredentialsRefused, Forbidden, U
 from tailrace.server.guard.access.file import AccessFile, read_access_file
 from tailrace.server.guard.access.grants import Operation
 from tailrace.server.guard.access.jwts import JwtBasis, Jwts
-from tailrace.server.guard.access.operations import IDENTIFIED, STREAM_OPERATIONS, kind, needed
 from tailrace.server.guard.access.principal import ANONYMOUS_ID, NOBODY, Principal
 from tailrace.server.guard.access.tokens import TOKEN_PREFIX, Token, Tokens
 from tailrace.server.message import Request
-from tailrace.server.routing.target import Resource, Target, parse_query
+from tailrace.server.routing.query import parse_query
+from tailrace.server.routing.routes import IDENTIFIED, STREAM, GrantedOn
+from tailrace.server.routing.target import Target
 
 __all__ = ["CACHED_COUNT_MAX", "Access", "admit"]
 
 CACHED_COUNT_MAX: Final = 10_000
 """Principals that are remembered; one more, and the one not seen for longest is forgotten."""
 
-_STREAM: Final = Resource.STREAM
 _PLACE_CHARS_MAX: Final = 200
 _UNKNOWN: Final = "the token is not known here"
 _EXPIRED: Final = "the token has expired"
@@ -171,34 +171,29 @@ def admit(access: Access, request: Request, target: Target) -> Principal:
         KeysNotReady: It cannot be told yet.
         Forbidden: What it needs is not granted.
     """
-    resource = target.resource
-    if resource is _STREAM:
-        operation = STREAM_OPERATIONS.get(request.method)
-        if operation is None:
-            return NOBODY
-        principal = access.identify(request)
-        if principal.may(operation, target.key):
-            return principal
-        raise _refusal(principal, operation, request, "the stream")
-    need = needed(resource, request.method)
-    if need is None:
+    route = target.route
+    endpoint = route.endpoints.get(request.method)
+    if endpoint is None or (need := endpoint.operation) is None:
         return NOBODY
     principal = access.identify(request)
-    if need is IDENTIFIED or _may(principal, need, request, target):
+    if need is IDENTIFIED or (
+        principal.may(need, target.key)
+        if route is STREAM
+        else _may(principal, need, request, target)
+    ):
         return principal
-    raise _refusal(principal, need, request, kind(resource))
+    raise _refusal(principal, need, request, route.granted_on.value)
 
 
 def _may(principal: Principal, operation: Operation, request: Request, target: Target) -> bool:
-    if target.resource is Resource.LISTING:
+    granted_on = target.route.granted_on
+    if granted_on is GrantedOn.LISTED_STREAMS:
         names = target.key + b"\0"
         if principal.may_all(operation, names):
             return True
         prefix = parse_query(request.query, ("prefix",)).get("prefix", "")
         return principal.may_all(operation, names + prefix.encode())
-    if target.resource in (Resource.METRICS, Resource.BACKUP):
-        return principal.may(operation, request.path)
-    return principal.may(operation, target.key)
+    return principal.may(operation, request.path if granted_on is GrantedOn.ROUTE else target.key)
 
 
 def _refusal(

@@ -28,25 +28,15 @@ is noticed by whoever it should have let in, and late.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.names import NO_BUCKET, RESERVED
-from tailrace.server.routing.target import STREAM_PREFIX, Resource, resolve
+from tailrace.server.routing import routes
+from tailrace.server.routing.routes import Operation
+from tailrace.server.routing.target import STREAM_PREFIX, resolve
 
 __all__ = ["Grant", "GrantInvalid", "Operation", "Rules", "compile_grants", "parse_grant"]
-
-
-class Operation(StrEnum):
-    """What can be granted."""
-
-    READ = "read"
-    APPEND = "append"
-    CREATE = "create"
-    DELETE = "delete"
-    SNAPSHOT = "snapshot"
-    ADMIN = "admin"
 
 
 class GrantInvalid(Exception):
@@ -132,11 +122,11 @@ def _whole(place: bytes) -> tuple[bytes | None, bytes | None]:
             raise GrantInvalid(f"{place.decode()!r} is none of the server's own routes")
         return place, None
     target = resolve(place)
-    if target.resource is Resource.BUCKET:
+    if target.route is routes.BUCKET:
         return target.key, target.key + b"\0"
-    if target.resource is Resource.LISTING:
+    if target.route is routes.LISTING:
         raise GrantInvalid(f"{RESERVED}: grant read on the bucket, or on names that begin alike")
-    if target.resource is not Resource.STREAM:
+    if target.route is not routes.STREAM:
         raise GrantInvalid(
             f"{place.decode()!r} lies below a stream: its snapshots and its bootstrap are granted "
             "with the stream"
@@ -154,7 +144,7 @@ def _beginning(place: bytes) -> tuple[None, bytes]:
     if place == b"/-/":
         return None, place
     target = resolve(place + _SOME)
-    if target.resource is not Resource.STREAM:
+    if target.route is not routes.STREAM:
         raise GrantInvalid(f"{place.decode() + _ALL!r} is not how names of streams begin")
     return None, target.key.removesuffix(_SOME)
 

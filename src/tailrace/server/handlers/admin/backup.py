@@ -1,12 +1,12 @@
 """
-POST /-/backup: a consistent copy of all that is stored, as one tar, while the server goes on.
+`POST /-/backup`: a consistent copy of the whole store as one tar, while the server runs.
 
 The copy is taken between two group commits: it has everything that was acknowledged before, and
-nothing of what came after. It is made of hard links in the data directory, and removed when it was
-sent, when its client is gone, or, after a crash, when the server starts again.
+nothing of what came after. It is made of hard links in the data directory, and removed when it has
+been sent, when its client is gone, or, after a crash, when the server starts again.
 
-A copy holds on to what is deleted meanwhile. If the disk becomes full, the backup is given up, also
-where its client reads nothing.
+A copy keeps deleted files on disk. If the disk becomes full, the backup is aborted, even if its
+client does not read.
 """
 
 import asyncio
@@ -29,34 +29,32 @@ from tailrace.engine.settled import settled
 from tailrace.server import headers as h
 from tailrace.server.errors import BackupFailed, BackupRunning, BackupUnsupported
 from tailrace.server.message import Request, Response
-from tailrace.server.settings import Settings
-from tailrace.server.streaming_body import StreamedBody
+from tailrace.server.streaming_body import StreamingBody
 
-__all__ = ["Backup"]
+__all__ = ["BackupHandler"]
 
 T = TypeVar("T")
 
 PIECE_BYTES: Final = 1 << 20
 WATCH_S: Final = 0.5
-"""So often it is asked whether the disk is full: as often as that is measured."""
+"""How often to check whether the disk is full: as often as that is measured."""
 
 log = structlog.get_logger("tailrace")
 
 
-class Backup:
-    """Backups of one server, one at a time."""
+class BackupHandler:
+    """POST of `/-/backup`, one at a time."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._settings = settings
         self._running = False
 
-    async def answer(self, request: Request) -> Response:
+    async def create(self, _request: Request) -> Response:
         """
         Raises:
-            BackupUnsupported: The streams are in memory alone.
-            BackupRunning: There is one under way.
-            DiskFull, BackupFailed: No copy can be taken; nothing is left of it.
+            BackupUnsupported: The store is in memory.
+            BackupRunning: Another backup is running.
+            DiskFull, BackupFailed: The copy cannot be taken.
         """
         copy = self._engine.store.copy()
         if copy is None:
@@ -74,7 +72,7 @@ class Backup:
             job.end()
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise DiskFull from error
-            log.error("a backup cannot be taken", error=str(error))
+            log.error("backup failed", error=str(error))
             raise BackupFailed from error
         except BaseException:
             job.end()
@@ -84,7 +82,7 @@ class Backup:
             (b"Content-Disposition", b'attachment; filename="tailrace-backup.tar"'),
             h.NO_STORE,
         ]
-        body = StreamedBody(job.pieces(), job.end)
+        body = StreamingBody(job.pieces(), job.end)
         return Response(200, headers, live=body, length=job.size)
 
     def _ended(self) -> None:
@@ -104,11 +102,11 @@ class _Job:
         self._files: list[Copied] = []
         self._manifest = b""
         self._time_ms = self._pause_ms = 0
-        self._given_up = False
+        self._aborted = False
         self._timer: asyncio.TimerHandle | None = None
 
     async def take(self) -> None:
-        """Take the copy: appends wait for the moment between two commits, and for no more."""
+        """Take the copy; appends wait only while the links are made, between two commits."""
         engine = self._engine
         await self._in_thread(self._copy.prepare)
         with engine.pins.hold_files():
@@ -123,9 +121,7 @@ class _Job:
         )
         self.size = archive.archive_size(self._manifest, self._files)
         self._timer = self._loop.call_later(WATCH_S, self._watch)
-        log.info(
-            "a backup is taken", bytes=self.size, files=len(self._files), pause_ms=self._pause_ms
-        )
+        log.info("backup taken", bytes=self.size, files=len(self._files), pause_ms=self._pause_ms)
 
     def _take(self) -> dict[str, int]:
         self._time_ms = self._engine.clock()
@@ -135,10 +131,10 @@ class _Job:
             self._pause_ms = self._engine.clock() - self._time_ms
 
     def _watch(self) -> None:
-        """Give the room of the copy back if there is no other: the rest of it cannot be sent."""
+        """Abort if the disk is full, to free the space that the copy holds."""
         if self._engine.full:
-            log.warning("the disk is full: a backup is given up")
-            self._given_up = True
+            log.warning("the disk is full: backup aborted")
+            self._aborted = True
             self._engine.blob_threads.submit(self._copy.discard)
         else:
             self._timer = self._loop.call_later(WATCH_S, self._watch)
@@ -156,7 +152,7 @@ class _Job:
             yield archive.padding(file.size)
             sums.append((name, check.hexdigest()))
         yield self._member(archive.SUMS, archive.sums_text(sums)) + archive.end()
-        log.info("a backup was sent", bytes=self.size)
+        log.info("backup sent", bytes=self.size)
 
     def _member(self, name: str, content: bytes) -> bytes:
         size = len(content)
@@ -164,7 +160,7 @@ class _Job:
 
     async def _read(self, file: Copied, note: Callable[[bytes], None]) -> AsyncIterator[bytes]:
         for start in range(0, file.size, PIECE_BYTES):
-            if self._given_up:
+            if self._aborted:
                 raise DiskFull
             size = min(PIECE_BYTES, file.size - start)
 
@@ -181,7 +177,7 @@ class _Job:
         return await asyncio.wrap_future(job)
 
     def end(self) -> None:
-        """Remove the copy, once the thread at work on it is done."""
+        """Remove the copy, once no thread uses it."""
         if self._timer is not None:
             self._timer.cancel()
         if self._thread is None or self._thread.done():
@@ -193,13 +189,13 @@ class _Job:
         try:
             job = self._engine.blob_threads.submit(self._copy.discard)
         except RuntimeError:
-            # The server stops, and its threads have ended.
+            # The server stops; its threads have ended.
             self._copy.discard()
         else:
             job.add_done_callback(lambda _: self._on_loop(self._on_end))
 
     def _on_loop(self, work: Callable[[], None]) -> None:
-        # If it is closed, the next start removes what is left.
+        # If the loop is closed, the next start removes the copy.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(work)
 

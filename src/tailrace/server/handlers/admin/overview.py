@@ -1,10 +1,10 @@
 """
-What there is: `/-/buckets`, `/-/paths`, `/-/about`: for people, and for the page that they look at.
+`/-/buckets`, `/-/paths` and `/-/about`: which buckets and streams exist, for people and the UI.
 
-Rule 1: everything is told from durable states, like a read: nothing that a crash could undo.
+Rule 1: responses are made from durable states, like reads: a crash cannot undo them.
 
-Rule 2: nobody learns of what they may not read. A principal sees a bucket if it may read all of it,
-or anything in it; a path, and a stream's particulars, if it may read that stream.
+Rule 2: a principal sees only what it may read: a bucket if it may read anything in it; a path, and
+the details of a stream, if it may read that stream.
 """
 
 import asyncio
@@ -23,30 +23,30 @@ from tailrace.protocol.producer import Producers
 from tailrace.protocol.state import StreamState
 from tailrace.server.errors import RequestInvalid
 from tailrace.server.guard.access import Operation, Principal
-from tailrace.server.handlers.buckets import listed, listing_answer, parse_limit
-from tailrace.server.handlers.bulk.stream_reference import Named
+from tailrace.server.handlers.buckets import json_response, listed_stream, parse_limit
+from tailrace.server.handlers.bulk.stream_reference import StreamReference
 from tailrace.server.message import Request, Response
-from tailrace.server.routing.target import parse_query
+from tailrace.server.routing.query import parse_query
 
-__all__ = ["ABOUT_QUERY", "OVERVIEW_QUERY", "Overview"]
+__all__ = ["ABOUT_QUERY", "OVERVIEW_QUERY", "OverviewHandlers"]
 
 OVERVIEW_QUERY: Final = ("prefix", "after", "limit")
 """The parameters of the listings of buckets and of paths."""
 ABOUT_QUERY: Final = ("bucket", "stream", "path", "after", "limit")
-"""The parameters of what is asked about one stream; the last two are of its producers."""
+"""The parameters of `/-/about`; the last two page through the producers."""
 _READ: Final = Operation.READ
 _PRODUCERS_INLINE_MAX: Final = 1000
-"""To sort more than this takes milliseconds: a thread does it while the loop goes on."""
+"""Sorting more than this takes milliseconds: a thread does it."""
 
 
-class Overview:
-    """Answers to the question of what there is."""
+class OverviewHandlers:
+    """Listings of buckets and paths, and the details of one stream."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def buckets(self, request: Request) -> Response:
-        """Buckets that the principal may see, in the order of their ids."""
+        """Buckets that the principal may see, ordered by id."""
         query = parse_query(request.query, OVERVIEW_QUERY)
         prefix, after = query.get("prefix", ""), query.get("after", "")
         limit = parse_limit(query.get("limit"))
@@ -59,7 +59,7 @@ class Overview:
             "next_cursor": page.buckets[-1][0].decode() if page.buckets else None,
             "has_more": page.has_more,
         }
-        return await _answer(request, content)
+        return await json_response(request, msgspec.json.encode(content))
 
     async def paths(self, request: Request) -> Response:
         """Streams of the base surface that the principal may read, in the form of X§1.4."""
@@ -70,16 +70,16 @@ class Overview:
         content = {
             "prefix": prefix,
             "stream_count": len(page.streams),
-            "streams": [listed(*item) for item in page.streams],
+            "streams": [listed_stream(*item) for item in page.streams],
             "next_cursor": page.streams[-1].stream_id.decode() if page.streams else None,
             "has_more": page.has_more,
         }
-        return await _answer(request, content)
+        return await json_response(request, msgspec.json.encode(content))
 
     async def _readable(
         self, principal: Principal | None, prefix: bytes, after: bytes, limit: int
     ) -> Page:
-        """A page of what may be read: nothing else is looked at, so nothing shows where it is."""
+        """A page of readable streams; others are not read, so that paging does not reveal them."""
         page_of = self._engine.buckets.page_of
         if principal is None:
             return await page_of(NO_BUCKET, prefix, after, limit)
@@ -96,28 +96,28 @@ class Overview:
 
     async def about(self, request: Request) -> Response:
         """
-        All that is known of one stream.
+        Everything about one stream.
 
         Raises:
-            QueryInvalid: It is named in neither way, or in both.
+            QueryInvalid: The stream is named in neither form, or in both.
             Forbidden: The principal may not read it.
             StreamNotFound, BucketNotFound: It does not exist.
         """
         query = parse_query(request.query, ABOUT_QUERY)
         limit = parse_limit(query.get("limit"))
-        stream = self._engine.find(_named(query).readable_key(request.principal))
+        stream = self._engine.find(_stream_reference(query).readable_key(request.principal))
         state = stream.durable
         assert state is not None
         content = self._facts(stream, state)
         content |= await _producers(state.producers, query.get("after", ""), limit)
-        return await _answer(request, content)
+        return await json_response(request, msgspec.json.encode(content))
 
     def _facts(self, stream: Stream, state: StreamState) -> dict[str, object]:
         bucket, _, name = stream.key.partition(b"\0")
         snapshot = state.snapshot
         return {
             "bucket_id": bucket.decode() or None,
-            **listed(name, state),
+            **listed_stream(name, state),
             "closed": state.closed,
             "ttl_s": state.ttl_s,
             "expires_at_ms": self._engine.deadline(stream, state),
@@ -133,18 +133,20 @@ class Overview:
         }
 
 
-def _named(query: dict[str, str]) -> Named:
-    """The stream that is asked about; to be named in neither way, or in both, is refused here."""
-    named = Named(bucket=query.get("bucket"), stream=query.get("stream"), path=query.get("path"))
+def _stream_reference(query: dict[str, str]) -> StreamReference:
+    """The stream of the query; raises QueryInvalid unless it is named in exactly one form."""
+    reference = StreamReference(
+        bucket=query.get("bucket"), stream=query.get("stream"), path=query.get("path")
+    )
     try:
-        named.key()
+        reference.key()
     except RequestInvalid as refusal:
-        raise QueryInvalid("path", f"is not enough, or too much: {refusal.detail}") from None
-    return named
+        raise QueryInvalid("path", refusal.detail) from None
+    return reference
 
 
 def _bucket(key: bytes, state: BucketState, principal: Principal | None) -> dict[str, object]:
-    # Whoever may read a part of it learns its name, as `GET /{bucket_id}` would tell no more.
+    # A principal that may read only a part learns only the name of the bucket.
     whole = principal is None or principal.may(_READ, key)
     return {
         "bucket_id": key.decode(),
@@ -155,12 +157,12 @@ def _bucket(key: bytes, state: BucketState, principal: Principal | None) -> dict
 
 
 def _visible(principal: Principal | None, prefix: bytes) -> list[tuple[bytes, bool]]:
-    """The buckets whose names are shown, as `Buckets.all` is told them."""
+    """The visible buckets, as (name or prefix, whether it is a prefix), for `Buckets.all`."""
     if principal is None:
         return [(prefix, True)]
     parts: set[tuple[bytes, bool]] = set()
     for part, is_prefix in principal.granted(_READ, prefix):
-        # Whoever may read anything in a bucket may know its name.
+        # A principal that may read anything in a bucket may know its name.
         bucket, within, _ = part.partition(b"\0")
         if not within:
             parts.add((bucket, is_prefix))
@@ -170,7 +172,7 @@ def _visible(principal: Principal | None, prefix: bytes) -> list[tuple[bytes, bo
 
 
 async def _producers(producers: Producers, after: str, limit: int) -> dict[str, object]:
-    """A page of a stream's producers, in the order of their ids."""
+    """A page of the producers of a stream, ordered by id."""
 
     def page() -> list[dict[str, object]]:
         later = (item for item in producers.items() if item[0] > after)
@@ -182,7 +184,7 @@ async def _producers(producers: Producers, after: str, limit: int) -> dict[str, 
     if len(producers) <= _PRODUCERS_INLINE_MAX:
         found = page()
     else:
-        # The map is never changed, so that a thread may look at it.
+        # The map is immutable, so that a thread may read it.
         found = await asyncio.get_running_loop().run_in_executor(None, page)
     shown = found[:limit]
     return {
@@ -190,10 +192,3 @@ async def _producers(producers: Producers, after: str, limit: int) -> dict[str, 
         "producers": shown,
         "next_producer": shown[-1]["id"] if len(found) > limit else None,
     }
-
-
-async def _answer(request: Request, content: dict[str, object]) -> Response:
-    response = await listing_answer(request, msgspec.json.encode(content))
-    if request.method == "HEAD":
-        response.body = b""
-    return response

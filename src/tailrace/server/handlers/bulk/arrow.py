@@ -1,8 +1,8 @@
 """
 Messages as an Arrow stream: slices in, encoded record batches out.
 
-`status` and `detail` are for the rows that end a range. Those come in batches of their own, right
-after the messages before them, so that who reads messages need not pick them out.
+Rows that end a range have a `status` and a `detail`. They come in separate batches, after the
+messages before them, so that a batch has either messages or range ends.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tailrace.engine.read import Slice
-from tailrace.server.handlers.bulk.columns import TYPES, Columns, Gathered
+from tailrace.server.handlers.bulk.columns import TYPES, GatheredSlices, RowColumns
 from tailrace.server.handlers.bulk.stream_reference import Source
 
 __all__ = ["RowBatches"]
@@ -22,17 +22,17 @@ _END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 class RowBatches:
-    """Rows in the making."""
+    """Collects rows and encodes them, batch by batch."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = tuple(columns)
         self._schema = pa.schema([(name, TYPES[name]) for name in columns])
         self.has_producers = "producer" in columns
         self.head = bytes(self._schema.serialize())
-        """What the stream begins with,"""
+        """The first bytes of the stream: its schema."""
         self.end_mark = _END
-        """and ends with."""
-        self._gathered = Gathered()
+        """The last bytes of the stream."""
+        self._gathered = GatheredSlices()
         self._ended: list[tuple[int, str, str | None, str | None]] = []
 
     @property
@@ -42,21 +42,21 @@ class RowBatches:
         return gathered.bytes >= BATCH_BYTES or rows >= BATCH_ROWS
 
     def add(self, source: Source, piece: Slice) -> None:
-        """Messages of a range: the next ones of the last range, or the first of another."""
+        """Add messages of a range: more of the current range, or the first of another."""
         if piece.parts:
             self._gathered.add(source, piece)
 
     def end(self, index: int, status: str, detail: str | None, offset: str | None) -> None:
-        """A range is over."""
+        """Add the row that ends a range."""
         self._ended.append((index, status, detail, offset))
 
     def take(self) -> list[memoryview]:
-        """What was added since the last time, encoded."""
+        """Encode what was added since the last call."""
         found = []
         if self._gathered.lengths:
-            made = Columns(self._gathered)
+            made = RowColumns(self._gathered)
             found.append(self._encode([made.column(name) for name in self._columns]))
-            self._gathered = Gathered()
+            self._gathered = GatheredSlices()
         if self._ended:
             found.append(self._encode(self._ends()))
             self._ended = []

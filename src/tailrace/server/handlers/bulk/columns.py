@@ -1,9 +1,9 @@
 """
-The columns of a record batch, made of what was gathered for it by numpy and Arrow.
+The columns of a record batch, made by numpy and Arrow from slices.
 
-A row is to cost little beside the copying of its value. So whatever is the same for a range, or for
-a record, is written down once and repeated; the two offsets of a row are the same bytes, 33 further
-on; and digits come from a table.
+A row should cost little more than the copy of its value. What is the same for a range or a record
+is written once and repeated; `offset` and `next_offset` share one buffer, 33 bytes apart; digits
+come from a table.
 """
 
 from array import array
@@ -18,7 +18,7 @@ from tailrace.engine.read import Slice
 from tailrace.protocol.offset import Offset
 from tailrace.server.handlers.bulk.stream_reference import Source
 
-__all__ = ["TYPES", "Columns", "Gathered"]
+__all__ = ["TYPES", "GatheredSlices", "RowColumns"]
 
 TYPES: Final[dict[str, Any]] = {
     "range": pa.int32(),
@@ -35,7 +35,7 @@ TYPES: Final[dict[str, Any]] = {
     "status": pa.utf8(),
     "detail": pa.utf8(),
 }
-# A token is `{message}_{byte}`, 16 digits each: four times four of them, before and after.
+# A token is `{message}_{byte}`, 16 digits each, written four digits at a time.
 _TOKEN: Final = np.dtype([("message", "<u4", 4), ("mark", "u1"), ("byte", "<u4", 4)])
 _TOKEN_BYTES: Final = _TOKEN.itemsize
 _DIGITS: Final = np.frombuffer(b"".join(b"%04d" % n for n in range(10_000)), "<u4")
@@ -43,24 +43,24 @@ _E8: Final = 10**8
 _E4: Final = 10**4
 
 
-class Gathered:
-    """What a batch will be made of, as it was read."""
+class GatheredSlices:
+    """The slices that a batch is made of, as read."""
 
     __slots__ = ("bytes", "counts", "lengths", "parts", "producers", "record_counts", "sources",
                  "starts", "times")  # fmt: skip
 
     def __init__(self) -> None:
         self.bytes = 0
-        # Of each range: a run of messages without a gap.
+        # One item for each range: a run of messages without a gap.
         self.sources: list[Source] = []
         self.starts: list[Offset] = []
         self.counts: list[int] = []
-        # Of each record.
+        # One item for each record.
         self.parts: list[bytes | memoryview] = []
         self.times: list[int] = []
         self.record_counts: list[int] = []
         self.producers: list[str | None] = []
-        # Of each message, as it is stored.
+        # One item for each message: its stored length.
         self.lengths = array("I")
 
     def add(self, source: Source, piece: Slice) -> None:
@@ -80,12 +80,12 @@ class Gathered:
             self.counts.append(count)
 
 
-class Columns:
+class RowColumns:
     """One batch of messages, column by column."""
 
-    def __init__(self, rows: Gathered) -> None:
+    def __init__(self, rows: GatheredSlices) -> None:
         self._rows = rows
-        # None is of 2 GiB.
+        # No message has 2 GiB.
         self._lengths = np.frombuffer(rows.lengths, np.int32)
         self._count = len(self._lengths)
         self._counts = np.array(rows.counts)
@@ -97,11 +97,11 @@ class Columns:
         return made
 
     def _repeated(self, values: list[int], dtype: Any) -> npt.NDArray[Any]:
-        """A number of each range, for each message."""
+        """Repeat one number for each range, for each of its messages."""
         return np.repeat(np.array(values, dtype), self._counts)
 
     def _texts(self, values: list[str | None], counts: npt.NDArray[Any]) -> Any:
-        """A text of each range, or record, for each message."""
+        """Repeat one text for each range or record, for each of its messages."""
         if len(values) == 1 or values.count(values[0]) == len(values):
             return _same_text(values[0], self._count)
         distinct = {value: at for at, value in enumerate(dict.fromkeys(values))}
@@ -138,7 +138,7 @@ class Columns:
         if self._runs == 1:
             first = self._rows.starts[0].message
             return pa.array(np.arange(first, first + self._count, dtype=np.int64))
-        # Where each run is, less how many rows come before it.
+        # The first message of each run, less the number of rows before it.
         before = np.cumsum(self._counts) - self._counts
         firsts = np.array([start.message for start in self._rows.starts]) - before
         return pa.array(np.arange(self._count, dtype=np.int64) + np.repeat(firsts, self._counts))
@@ -156,9 +156,9 @@ class Columns:
         values = pa.Array.from_buffers(pa.binary(), self._count, buffers)
         pieces = []
         at = 0
-        for json, count in _alike(self._rows.sources, self._rows.counts):
+        for json, count in _runs_by_type(self._rows.sources, self._rows.counts):
             piece = values.slice(at, count)
-            # Without the comma that each is stored with.
+            # Without the comma that is stored after each.
             pieces.append(pc.binary_slice(piece, 0, -1) if json else piece)
             at += count
         return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
@@ -167,7 +167,7 @@ class Columns:
         tokens = self._boundaries()
         if self._runs == 1:
             return _fixed(pa.py_buffer(tokens), self._count)
-        # The last boundary of each run is no message's beginning.
+        # The last boundary of each run does not begin a message.
         return _fixed(pa.py_buffer(tokens[self._rows_at()]), self._count)
 
     def _next_offset(self) -> Any:
@@ -177,11 +177,11 @@ class Columns:
         return _fixed(pa.py_buffer(tokens[self._rows_at() + 1]), self._count)
 
     def _rows_at(self) -> npt.NDArray[Any]:
-        """Where each row's beginning is among the boundaries, of which a run has one more."""
+        """The index of each row's start among the boundaries; a run has one boundary more."""
         return np.arange(self._count) + np.repeat(np.arange(self._runs), self._counts)
 
     def _boundaries(self) -> Any:
-        """The offset before each message, and that after the last of each run."""
+        """The offset before each message, and after the last message of each run."""
         if self._tokens is None:
             starts = self._rows.starts
             count = self._count + self._runs
@@ -194,18 +194,18 @@ class Columns:
                 steps[self._rows_at() + 1] = self._lengths
                 ends = np.cumsum(self._lengths, dtype=np.int64)[np.cumsum(self._counts) - 1]
                 first = np.cumsum(self._counts + 1) - self._counts - 1
-                steps[first] = _jumps([start.byte for start in starts], np.diff(ends, prepend=0))
-                numbers[first] = _jumps([start.message for start in starts], self._counts)
+                steps[first] = _gaps([start.byte for start in starts], np.diff(ends, prepend=0))
+                numbers[first] = _gaps([start.message for start in starts], self._counts)
             self._tokens = _tokens(np.cumsum(numbers), np.cumsum(steps))
         return self._tokens
 
 
-def _jumps(starts: list[int], sizes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """How far each run begins from the end of the one before it."""
+def _gaps(starts: list[int], sizes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The distance of each run from the end of the run before it."""
     begins = np.array(starts, np.int64)
-    jumps = begins.copy()
-    jumps[1:] -= begins[:-1] + sizes[:-1]
-    return jumps
+    gaps = begins.copy()
+    gaps[1:] -= begins[:-1] + sizes[:-1]
+    return gaps
 
 
 def _tokens(messages: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -216,22 +216,22 @@ def _tokens(messages: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> npt.NDArra
     return tokens
 
 
-def _write_digits(place: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> None:
-    """16 digits of each number."""
+def _write_digits(out: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> None:
+    """Write 16 digits of each number."""
     upper = numbers // _E8
     lower = (numbers - upper * _E8).astype(np.uint32)
     thousands = lower // _E4
-    place[:, 2] = _DIGITS[thousands]
-    place[:, 3] = _DIGITS[lower - thousands * _E4]
+    out[:, 2] = _DIGITS[thousands]
+    out[:, 3] = _DIGITS[lower - thousands * _E4]
     if upper[0] == upper[-1] and upper.min() == upper.max():
         # Most numbers are small.
         upper = upper[:1]
-    place[:, 0] = _DIGITS[upper // _E4]
-    place[:, 1] = _DIGITS[upper % _E4]
+    out[:, 0] = _DIGITS[upper // _E4]
+    out[:, 1] = _DIGITS[upper % _E4]
 
 
 def _fixed(data: Any, count: int) -> Any:
-    """Tokens, which are all of one length, as texts."""
+    """Tokens, all of one length, as text."""
     ends = np.arange(0, (count + 1) * _TOKEN_BYTES, _TOKEN_BYTES, dtype=np.int32)
     return pa.Array.from_buffers(pa.utf8(), count, [None, pa.py_buffer(ends), data])
 
@@ -246,8 +246,8 @@ def _same_text(value: str | None, count: int) -> Any:
     )
 
 
-def _alike(sources: list[Source], counts: list[int]) -> list[tuple[bool, int]]:
-    """How many messages in a row are of JSON, and how many are not."""
+def _runs_by_type(sources: list[Source], counts: list[int]) -> list[tuple[bool, int]]:
+    """The lengths of alternating runs of JSON messages and others."""
     found: list[tuple[bool, int]] = []
     for source, count in zip(sources, counts, strict=True):
         if found and found[-1][0] == source.json:

@@ -1,4 +1,4 @@
-"""`POST /-/offsets`: where in many streams a message, a byte or a moment is."""
+"""`POST /-/offsets`: the offsets of messages, bytes or times in many streams."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,18 +15,18 @@ from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
 from tailrace.server.errors import RequestInvalid
 from tailrace.server.guard.access import Principal
-from tailrace.server.handlers.bulk.stream_reference import Named, decode_body
+from tailrace.server.handlers.bulk.stream_reference import StreamReference, decode_body
 from tailrace.server.message import Request, Response
 
-__all__ = ["Offsets"]
+__all__ = ["OffsetsHandler"]
 
 PLACES_MAX: Final = 10_000
 TURN_S: Final = 0.002
-"""So long a turn of the loop may take for one request."""
+"""At most this long, one request occupies a turn of the loop."""
 
 
-class _Place(Named, kw_only=True):
-    """A place in a stream, by one of three things that can be said of it."""
+class _Place(StreamReference, kw_only=True):
+    """A position in a stream, by message number, byte number or time."""
 
     message: int | None = None
     byte: int | None = None
@@ -34,10 +34,10 @@ class _Place(Named, kw_only=True):
 
     def search(self) -> tuple[Callable[[Store, StreamState, int], Offset], int]:
         """
-        How to find it.
+        Return the search function and its argument.
 
         Raises:
-            RequestInvalid: None of the three is said, or more than one.
+            RequestInvalid: Not exactly one of the three is given.
         """
         asked = [
             (find, value)
@@ -60,18 +60,18 @@ class _Request(msgspec.Struct):
 _decode: Final = msgspec.json.Decoder(_Request).decode
 
 
-class Offsets:
-    """Answers to requests for offsets."""
+class OffsetsHandler:
+    """POST of `/-/offsets`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def answer(self, request: Request) -> Response:
+    async def find(self, request: Request) -> Response:
         """
-        An offset for each place, or why there is none.
+        Return an offset, or an error, for each place.
 
         Raises:
-            RequestInvalid: The body is not a request for offsets.
+            RequestInvalid: The body does not match the schema.
         """
         asked = decode_body(request, _decode)
         if len(asked.places) > PLACES_MAX:

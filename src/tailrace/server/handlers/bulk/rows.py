@@ -1,17 +1,17 @@
 """
-`POST /-/rows`: the messages of many ranges of many streams in one answer, as an Arrow stream.
+`POST /-/rows`: the messages of many ranges of many streams, as one Arrow stream.
 
-Rule 1: a range is answered from one durable state, which is looked up, and held, only while it is
-read. What has gone meanwhile is told by a row of its own, and the next range goes on.
+Rule 1: a range is read from one durable state, which is looked up, and pinned, only while the range
+is read. If a range has been removed meanwhile, a row says so, and the next range follows.
 
-Rule 2: no request decides how long it keeps others waiting, nor how much memory it costs. Batches
-are made as the peer reads them, and the loop turns after each.
+Rule 2: time and memory of a request are bounded. Batches are made as the peer reads them, and the
+loop runs other work after each.
 
-Rule 3: an answer can be cut anywhere. Whatever arrived of it counts, record batch by record batch:
-a range without a row that ends it is asked for again, from the last `next_offset` of it.
+Rule 3: a response can be cut off anywhere. Each complete record batch is valid. A client requests a
+range without a final row again, from its last `next_offset`.
 
-Rule 4: a slow peer does not outlive its rights. Whether its credentials still hold is asked again
-at every step, and where they do not, all that is left is refused, range by range.
+Rule 4: credentials are checked again at every step. Once they are invalid, the remaining ranges are
+refused, one by one.
 """
 
 import asyncio
@@ -33,34 +33,34 @@ from tailrace.server.compress import negotiate
 from tailrace.server.errors import ArrowMissing, RequestInvalid
 from tailrace.server.guard.access import Access, Principal
 from tailrace.server.guard.access.errors import CredentialsRefused
-from tailrace.server.handlers.bulk.stream_reference import Named, Source, decode_body
+from tailrace.server.handlers.bulk.stream_reference import Source, StreamReference, decode_body
 from tailrace.server.handlers.reads import Where
 from tailrace.server.message import Request, Response
 from tailrace.server.problem import problem
-from tailrace.server.streaming_body import StreamedBody, packed
+from tailrace.server.streaming_body import StreamingBody, compressed
 
 if TYPE_CHECKING:
     from tailrace.server.handlers.bulk.arrow import RowBatches
 
-__all__ = ["Rows"]
+__all__ = ["RowsHandler"]
 
 RANGES_MAX: Final = 10_000
 BYTES_DEFAULT: Final = 64 << 20
 BYTES_MAX: Final = 1 << 30
 SLICE_BYTES: Final = 1 << 20
 TURN_S: Final = 0.002
-"""So long a turn of the loop may take for ranges of few messages."""
+"""At most this long, small ranges occupy a turn of the loop."""
 
-_COLUMNS: Final = (
+_DEFAULT_COLUMNS: Final = (
     "range", "bucket", "stream", "message", "offset", "next_offset", "time", "content_type",
     "value",
 )  # fmt: skip
-_MORE_COLUMNS: Final = ("size", "producer")
-_ALWAYS: Final = ("range", "next_offset", "status", "detail")
+_OPTIONAL_COLUMNS: Final = ("size", "producer")
+_ALWAYS_COLUMNS: Final = ("range", "next_offset", "status", "detail")
 
 
-class _Range(Named, kw_only=True, rename={"start": "from"}):
-    """A range of a stream; from its beginning, up to the tail of now, if it says nothing else."""
+class _Range(StreamReference, kw_only=True, rename={"start": "from"}):
+    """A range of a stream; by default from its beginning to its current tail."""
 
     start: str = BEGINNING
     until: str | None = None
@@ -82,21 +82,21 @@ log = structlog.get_logger("tailrace")
 _decode: Final = msgspec.json.Decoder(_Request).decode
 
 
-class Rows:
-    """Answers to requests for rows."""
+class RowsHandler:
+    """POST of `/-/rows`."""
 
     def __init__(self, engine: Engine, access: Access | None = None) -> None:
         self._engine = engine
         self._access = access
         self._row_batches: type[RowBatches] | None = None
 
-    async def answer(self, request: Request) -> Response:
+    async def read(self, request: Request) -> Response:
         """
-        The head of the answer, and what makes its body.
+        Return the head of the response, and the source of its body.
 
         Raises:
-            RequestInvalid: The body is not a request for rows.
-            ArrowMissing: The server has no pyarrow.
+            RequestInvalid: The body does not match the schema.
+            ArrowMissing: pyarrow is not installed.
         """
         asked = decode_body(request, _decode)
         if len(asked.ranges) > RANGES_MAX:
@@ -105,7 +105,7 @@ class Rows:
             raise RequestInvalid(f"bytes_max must be from 1 to {BYTES_MAX}")
         columns = _columns(asked.columns)
         if self._row_batches is None:
-            # In a thread: it is a third of a second, once.
+            # In a thread: the import takes a third of a second, once.
             self._row_batches = await asyncio.to_thread(_import_batches)
         batches = self._row_batches(columns)
         body = _Body(self._engine, asked, batches, request.principal, self._access)
@@ -118,12 +118,12 @@ class Rows:
         pieces = body.pieces()
         if coding is not None:
             headers.append((b"Content-Encoding", coding.encode()))
-            pieces = packed(pieces, coding)
-        return Response(200, headers, live=StreamedBody(pieces, body.release))
+            pieces = compressed(pieces, coding)
+        return Response(200, headers, live=StreamingBody(pieces, body.release))
 
 
 def _import_batches() -> "type[RowBatches]":
-    """pyarrow and numpy take their time, and not every server has them."""
+    """Import pyarrow and numpy, which are slow to load and optional."""
     try:
         from tailrace.server.handlers.bulk.arrow import RowBatches
     except ImportError as error:
@@ -132,18 +132,18 @@ def _import_batches() -> "type[RowBatches]":
 
 
 def _columns(asked: Sequence[str] | None) -> list[str]:
-    columns = _COLUMNS if asked is None else asked
+    columns = _DEFAULT_COLUMNS if asked is None else asked
     for name in columns:
-        if name not in _COLUMNS and name not in _MORE_COLUMNS:
-            known = ", ".join((*_COLUMNS, *_MORE_COLUMNS))
+        if name not in _DEFAULT_COLUMNS and name not in _OPTIONAL_COLUMNS:
+            known = ", ".join((*_DEFAULT_COLUMNS, *_OPTIONAL_COLUMNS))
             raise RequestInvalid(f"there is no column {name[:64]!r}; columns are {known}")
-    # In one order, and each once.
-    return [name for name in (*_COLUMNS, *_MORE_COLUMNS, "status", "detail")
-            if name in columns or name in _ALWAYS]  # fmt: skip
+    # In a fixed order, each once.
+    return [name for name in (*_DEFAULT_COLUMNS, *_OPTIONAL_COLUMNS, "status", "detail")
+            if name in columns or name in _ALWAYS_COLUMNS]  # fmt: skip
 
 
 class _Body:
-    """The body of one answer, made range by range."""
+    """The body of one response, made range by range."""
 
     def __init__(
         self,
@@ -161,13 +161,13 @@ class _Body:
         self._batches = batches
         self._index = 0
         self._reading: _Reading | None = None
-        self._let_go: Callable[[], None] | None = None
+        self._unpin: Callable[[], None] | None = None
 
     def release(self) -> None:
-        """Let go of what is being read, if anything is."""
-        if self._let_go is not None:
-            self._let_go()
-            self._let_go = None
+        """Unpin the state that is being read, if any is."""
+        if self._unpin is not None:
+            self._unpin()
+            self._unpin = None
 
     async def pieces(self) -> AsyncIterator[bytes | memoryview]:
         batches = self._batches
@@ -182,7 +182,7 @@ class _Body:
         yield batches.end_mark
 
     def _fill(self) -> bool:
-        """Read on until a batch is full, or others should have their turn; true at the end."""
+        """Read until a batch is full or the turn is over; true at the end of all ranges."""
         until = monotonic() + TURN_S
         while self._left > 0 and self._index < len(self._ranges):
             try:
@@ -190,12 +190,12 @@ class _Body:
             except Refusal as refusal:
                 self._refuse(refusal)
             if self._batches.full or monotonic() > until:
-                self._hold()
+                self._pin()
                 return False
         return True
 
     def _step(self) -> None:
-        """Begin with a range, and read some of it."""
+        """Read the next slice of the current range."""
         self._check_principal()
         if self._reading is None:
             self._reading = self._begin(self._ranges[self._index])
@@ -218,21 +218,21 @@ class _Body:
 
     def _check_principal(self) -> None:
         """
-        The answer began with good credentials; the peer decides how long it takes.
+        Check the credentials again: a slow peer may read for longer than they are valid.
 
         Raises:
-            CredentialsRefused: They have ended or were taken back meanwhile.
+            CredentialsRefused: They have expired or were revoked.
         """
         access, principal = self._access, self._principal
         if access is not None and principal is not None and not access.is_valid(principal):
-            raise CredentialsRefused("the credentials of this request are not good any more")
+            raise CredentialsRefused("the credentials of this request are no longer valid")
 
     def _begin(self, asked: _Range) -> "_Reading":
         """
-        Find a stream, as a read does.
+        Find the stream of a range, as a read does.
 
         Raises:
-            Refusal: There is no such range of it.
+            Refusal: The stream or the range does not exist.
         """
         stream = self._engine.find(asked.readable_key(self._principal))
         state = stream.durable
@@ -249,10 +249,10 @@ class _Body:
             raise QueryInvalid("until", "must not be before from")
         return _Reading(asked.source(self._index, state), state, where.offset, until)
 
-    def _hold(self) -> None:
-        """What is being read must still be there in the next turn."""
-        if self._reading is not None and self._let_go is None:
-            self._let_go = self._engine.pins.hold(self._reading.state)
+    def _pin(self) -> None:
+        """Keep what is being read in storage until the next turn."""
+        if self._reading is not None and self._unpin is None:
+            self._unpin = self._engine.pins.hold(self._reading.state)
 
     def _end(self, status: str, detail: str | None, offset: str | None) -> None:
         self._batches.end(self._index, status, detail, offset)
@@ -261,7 +261,7 @@ class _Body:
         self.release()
 
     def _refuse(self, refusal: Refusal) -> None:
-        """A range that cannot be read, or not to its end, is a row and keeps nobody up."""
+        """End a range that cannot be read by a row with the error."""
         if isinstance(refusal, StorageDamaged):
             log.error("stored data cannot be read: check the disk", detail=refusal.detail)
         earliest = refusal.earliest if isinstance(refusal, OffsetGone) else None
@@ -269,7 +269,7 @@ class _Body:
 
 
 class _Reading:
-    """How far a range is read."""
+    """The progress of one range."""
 
     __slots__ = ("at", "source", "state", "until")
 

@@ -1,4 +1,4 @@
-"""Requests that name streams in their body, as text, and not in their path."""
+"""References to streams in a request's body or query instead of its path."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -13,13 +13,13 @@ from tailrace.server.guard.access.principal import ANONYMOUS_ID
 from tailrace.server.message import Request
 from tailrace.server.routing.target import base_key
 
-__all__ = ["Named", "Source", "decode_body"]
+__all__ = ["Source", "StreamReference", "decode_body"]
 
 T = TypeVar("T")
 
 
-class Named(msgspec.Struct, kw_only=True):
-    """A stream, by its bucket and its id, or by its path on the base surface."""
+class StreamReference(msgspec.Struct, kw_only=True):
+    """A stream, by bucket and id, or by its path on the base surface."""
 
     bucket: str | None = None
     stream: str | None = None
@@ -27,11 +27,11 @@ class Named(msgspec.Struct, kw_only=True):
 
     def key(self) -> bytes:
         """
-        The key that it is stored under.
+        Return the storage key.
 
         Raises:
-            RequestInvalid: It is named in neither way, or in both.
-            BucketInvalid, NameInvalid: Nothing can be called this.
+            RequestInvalid: Neither form is complete, or both are used.
+            BucketInvalid, NameInvalid: Nothing can have this name.
         """
         if self.path is not None and self.bucket is None and self.stream is None:
             return base_key(self.path)
@@ -41,15 +41,15 @@ class Named(msgspec.Struct, kw_only=True):
 
     def readable_key(self, principal: Principal | None) -> bytes:
         """
-        The same, of a stream that a principal may read; None may read all.
+        Return the storage key of a stream that a principal may read; None may read all.
 
         Raises:
-            Forbidden, Unauthenticated: It may not, whether the stream exists or not.
+            Forbidden, Unauthenticated: It may not read it, whether it exists or not.
         """
         key = self.key()
         if principal is not None and not principal.may(Operation.READ, key):
             if principal.id == ANONYMOUS_ID:
-                # With credentials it may be another matter.
+                # With credentials it may be allowed.
                 raise Unauthenticated
             name = self.path if self.path is not None else f"{self.bucket}/{self.stream}"
             raise Forbidden(principal.id, Operation.READ.value, f"the stream {name[:200]}")
@@ -57,7 +57,7 @@ class Named(msgspec.Struct, kw_only=True):
 
 
 class Source(NamedTuple):
-    """What all messages of a range have in common."""
+    """What the messages of a range have in common."""
 
     range: int
     bucket: str | None
@@ -68,12 +68,12 @@ class Source(NamedTuple):
 
 def decode_body(request: Request, decode: Callable[[bytes], T]) -> T:
     """
-    The body of a request.
+    Decode the JSON body of a request.
 
     Raises:
-        RequestInvalid: It is not JSON, or not of its form.
+        RequestInvalid: It is not JSON, or does not match the schema.
     """
     try:
         return decode(request.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestInvalid(f"the body is not what is expected: {str(error)[:200]}") from None
+        raise RequestInvalid(f"the body is not as documented: {str(error)[:200]}") from None

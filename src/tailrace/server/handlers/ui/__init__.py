@@ -1,5 +1,5 @@
-"""The page at `/-/ui/`: a table of files, read once."""
+"""The web UI at `/-/ui/`."""
 
-from tailrace.server.handlers.ui.handler import Ui
+from tailrace.server.handlers.ui.handler import UiHandler
 
-__all__ = ["Ui"]
+__all__ = ["UiHandler"]

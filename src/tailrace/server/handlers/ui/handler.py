@@ -1,12 +1,12 @@
 """
-The files of the page: plain HTML, CSS and ES modules of this package.
+The files of the web UI: plain HTML, CSS and ES modules of this package.
 
-Rule 1: what is served is what stands in the table, and was read when the server started. A path is
-a key of a dict and never a file name, so that there is nothing to climb out of.
+Rule 1: all files are read at startup. A request's path is a dict key and never a file name, so that
+path traversal is impossible.
 
-Rule 2: nothing may run here that did not come from here (§10.3). The policy allows scripts, styles
-and pictures of this very origin, connections to it, and nothing else: no inline script, no other
-host, no frame around it, and no way from text to markup (Trusted Types).
+Rule 2: nothing may run in the page that is not part of it (§10.3). The policy allows scripts,
+styles, images and connections of this origin only: no inline script, no other host, no frame around
+it, and no conversion of text to markup (Trusted Types).
 """
 
 import hashlib
@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tailrace.server import headers as h
-from tailrace.server.conditional import matches
 from tailrace.server.errors import RouteNotFound
 from tailrace.server.message import Request, Response
 
-__all__ = ["POLICY", "Ui"]
+__all__ = ["POLICY", "UiHandler"]
 
 _STATIC: Final = Path(__file__).parent / "static"
 _ROOT: Final = b"/-/ui"
@@ -69,7 +68,7 @@ _HEADERS: Final = [
     (b"Content-Security-Policy", POLICY.encode()),
     (b"Referrer-Policy", b"no-referrer"),
     (b"X-Frame-Options", b"DENY"),
-    # A new version of the server is a new page: ask before using a copy.
+    # A new version of the server has a new page: revalidate.
     (h.CACHE_CONTROL, b"no-cache"),
 ]
 
@@ -80,29 +79,29 @@ class _File(NamedTuple):
     headers: list[tuple[bytes, bytes]]
 
 
-class Ui:
-    """Answers to requests for the page."""
+class UiHandler:
+    """GET of the files of the web UI."""
 
     def __init__(self) -> None:
         self._files = {_ROOT + b"/" + name.encode(): _load(name) for name in _FILES}
         self._files[_ROOT + b"/"] = self._files[_ROOT + b"/" + _INDEX.encode()]
 
-    def answer(self, request: Request) -> Response:
+    def get(self, request: Request) -> Response:
         """
-        One of the files.
+        Return one of the files.
 
         Raises:
-            RouteNotFound: There is none of this name.
+            RouteNotFound: No file has this name.
         """
         if request.path == _ROOT:
-            # Relative, so that it is right wherever we are mounted.
+            # Relative, so that it also holds in a mounted app.
             return Response(308, [(h.LOCATION, b"ui/"), *_HEADERS])
         file = self._files.get(request.path)
         if file is None:
             raise RouteNotFound
-        if matches(request.headers.get(b"if-none-match"), file.etag):
+        if h.matches(request.headers.get(b"if-none-match"), file.etag):
             return Response(304, file.headers)
-        return Response(200, file.headers, b"" if request.method == "HEAD" else file.body)
+        return Response(200, file.headers, file.body)
 
 
 def _load(name: str) -> _File:

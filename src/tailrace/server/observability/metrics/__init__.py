@@ -1,4 +1,4 @@
-"""What a server says of itself: counted as it goes, shown at `/-/metrics`."""
+"""Counters of a server, shown at `/-/metrics`."""
 
 from tailrace.server.observability.metrics.metrics import Metrics, TracedMetrics, open_metrics
 

@@ -1,7 +1,7 @@
 """
-What the page says, metric by metric: the numbers of `Metrics` and of the engine, as families.
+The metric families of the page, made from the counters of `Metrics` and of the engine.
 
-Every name and its meaning is in `HELP`; docs/guides/monitoring.md has the same table, and a test
+`HELP` has every name and its meaning; docs/guides/monitoring.md has the same table, and a test
 compares the two.
 """
 
@@ -64,7 +64,7 @@ HELP: Final = {
 
 
 class Families(Collector):
-    """Makes the families of one scrape."""
+    """Makes the families of a scrape."""
 
     def __init__(self, metrics: "Metrics") -> None:
         self._metrics = metrics
@@ -86,7 +86,7 @@ class Families(Collector):
         for (operation, status), count in sorted(metrics.requests.items()):
             requests.add_metric((operation, str(status)), count)
         yield requests
-        # From zero on: of a counter that begins at one, Prometheus does not see that one.
+        # Every code, from zero on: Prometheus does not count the first increase otherwise.
         refusals = {**dict.fromkeys(self._codes, 0), **metrics.refusals}
         yield _counter("tailrace_refused_total", ("code",), refusals)
         yield _histogram("tailrace_append_seconds", metrics.append_s)
@@ -124,7 +124,7 @@ class Families(Collector):
             yield _counter("tailrace_block_cache_misses_total", (), {"": cache[1]})
 
     def _buckets(self, meters: Meters) -> Iterator[Metric]:
-        """Those that are counted by name; the others have what all have, less what those have."""
+        """Buckets that are counted by name, and the total of all others."""
         yield _gauge("tailrace_buckets", (), {"": meters.buckets})
         streams: dict[str, int] = {}
         sizes: dict[str, int] = {}
@@ -143,14 +143,14 @@ class Families(Collector):
 
 
 def add_log(families: Iterable[Metric], size: int | None) -> None:
-    """Say how large the log is, beside all else that is stored: it is looked up later."""
+    """Add the size of the log, which is read later than the other sizes."""
     for family in families:
         if family.name == _STORED and size is not None:
             family.add_sample(_STORED, {"kind": "log"}, size)
 
 
 def _codes() -> set[str]:
-    """The codes of all refusals that there are, whatever is imported so far."""
+    """The codes of all refusals."""
     values = [value for module in _ERRORS for value in vars(module).values()]
     return {
         value.code
@@ -177,7 +177,7 @@ def _gauge(name: str, labels: tuple[str, ...], values: Mapping[str, float]) -> G
 
 def _histogram(name: str, histogram: Histogram) -> HistogramMetricFamily:
     bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
-    # Prometheus counts what is at most a bound, so that each includes those before it.
+    # Prometheus expects cumulative counts.
     counts = accumulate(histogram.counts)
     buckets = list(zip(bounds, counts, strict=True))
     return HistogramMetricFamily(name, HELP[name], buckets=buckets, sum_value=histogram.sum)

@@ -1,15 +1,14 @@
 """
-Counting answers, and their page for Prometheus.
+Counts responses, and renders the page for Prometheus.
 
-Rule 1: what happens once per request is plain additions to dicts and lists. On the machine that
-this was measured on, `labels(…).inc()` of prometheus_client takes 1.47 µs and `observe()` of its
-histogram 0.82 µs, each behind a lock; all of `answered` takes 0.3 µs for a read and 0.5 µs for an
-append, which is 27 µs of work in all.
+Rule 1: a request costs only additions to dicts and lists. As measured, `labels(…).inc()` of
+prometheus_client takes 1.47 µs and `observe()` of its histogram 0.82 µs, each behind a lock; all of
+`answered` takes 0.3 µs for a read and 0.5 µs for an append, of 27 µs in all.
 
-Rule 2: a scrape costs what there is to say, never what is stored: no stream is looked at, and at
-most `metrics_buckets_max` buckets are.
+Rule 2: the cost of a scrape does not depend on what is stored: it reads no stream, and at most
+`metrics_buckets_max` buckets.
 
-The page, with its escapes and formats, is prometheus_client's, made from what `families` gives it.
+prometheus_client formats the page from the families that `families` makes.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ from tailrace.server.settings import Settings
 
 if TYPE_CHECKING:
     from tailrace.server.live import Live
-    from tailrace.server.observability.tracing import Traces
+    from tailrace.server.observability.tracing import Tracing
 
 __all__ = ["Metrics", "TracedMetrics", "open_metrics"]
 
@@ -45,7 +44,7 @@ def _none() -> int:
 
 
 class Metrics:
-    """One server's numbers. Both transports tell it of every answer."""
+    """The counters of one server. Transports report every response."""
 
     def __init__(self, engine: Engine, live: "Live", settings: Settings) -> None:
         self.engine = engine
@@ -56,12 +55,12 @@ class Metrics:
         self.append_s = Histogram(LATENCY_S)
         self.read_bytes: dict[str, int] = dict.fromkeys(sorted(_READS), 0)
         self.connections: Callable[[], int] = _none
-        """How many there are now: set by whoever listens."""
+        """Returns the number of open connections; set by the transport."""
         engine.commit.meters.count_buckets(engine.store, settings.metrics_buckets_max)
         self._families = Families(self)
 
     def answered(self, request: Request, response: Response) -> None:
-        """An answer, or the head of a live one, is handed to the transport."""
+        """A response, or the head of a live one, is handed to the transport."""
         operation = request.operation
         status = response.status
         self.requests[operation, status] += 1
@@ -74,66 +73,68 @@ class Metrics:
             self.refusals[response.code] += 1
 
     def refused(self, code: str) -> None:
-        """Something was refused before it was a request."""
+        """Count a refusal of what never became a request."""
         self.refusals[code] += 1
 
     async def close(self) -> None:
         """The server ends."""
 
     async def scrape(self, accept: bytes) -> tuple[bytes, bytes]:
-        """The page: the numbers are taken on the loop, and made into text by a thread."""
+        """The content type and the page: collected on the loop, formatted by a thread."""
         families = list(self._families.collect())
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(None, self._text, families, accept)
 
     def render(self, accept: bytes) -> tuple[bytes, bytes]:
-        """The same at once."""
+        """`scrape`, without a thread."""
         return self._text(list(self._families.collect()), accept)
 
     def _text(self, families: list[Metric], accept: bytes) -> tuple[bytes, bytes]:
-        """As OpenMetrics where that is asked for: the content type, and the body."""
-        # Not the header itself: it names versions, and need not be well-formed.
+        """The content type and the page, as OpenMetrics if the client accepts it."""
+        # Not the header itself: it names versions, and may be malformed.
         wanted = _OPENMETRICS if _OPENMETRICS.encode() in accept.lower() else ""
         encode, content_type = choose_encoder(wanted)
         add_log(families, self.engine.store.log_bytes())
-        # With as many connections as there may be, listing them takes the process some 4 ms.
+        # With very many connections, listing the open files takes some 4 ms.
         page = _Page([*families, *_PROCESS.collect(), *_GC.collect()])
         return content_type.encode(), encode(page)
 
 
 class TracedMetrics(Metrics):
-    """The same, with a span of each answer: where there are no traces, nobody asks for them."""
+    """Metrics that also make a span for each response."""
 
-    def __init__(self, engine: Engine, live: "Live", settings: Settings, traces: "Traces") -> None:
+    def __init__(
+        self, engine: Engine, live: "Live", settings: Settings, tracing: "Tracing"
+    ) -> None:
         super().__init__(engine, live, settings)
-        self._traces = traces
-        traces.follow(engine.commit)
+        self._tracing = tracing
+        tracing.follow(engine.commit)
 
     def answered(self, request: Request, response: Response) -> None:
         super().answered(request, response)
-        self._traces.answered(request, response)
+        self._tracing.answered(request, response)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._traces.close)
+        await asyncio.to_thread(self._tracing.close)
 
 
 def open_metrics(engine: Engine, live: "Live", settings: Settings) -> Metrics:
     """
-    The metrics that the settings ask for: with traces, or without.
+    Return the metrics for the settings: with tracing, or without.
 
     Raises:
-        TracesUnavailable: They are asked for, and the library is not installed.
+        TracingUnavailable: `--traces` is given, and OpenTelemetry is not installed.
     """
     if not settings.traces:
         return Metrics(engine, live, settings)
-    # Imported here: without them, nothing of theirs is needed.
-    from tailrace.server.observability.tracing import Traces
+    # Imported here: it is optional.
+    from tailrace.server.observability.tracing import Tracing
 
-    return TracedMetrics(engine, live, settings, Traces())
+    return TracedMetrics(engine, live, settings, Tracing())
 
 
 class _Page(Collector):
-    """Families that are there already."""
+    """A collector of families that are already made."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on uvloop and httptools: what `tailrace serve` speaks."""
+"""HTTP/1.1 on uvloop and httptools: the transport of `tailrace serve`."""
 
 from tailrace.server.transports.wire.server import WireServer
 

@@ -1,14 +1,14 @@
 """
-One connection: requests, as `reader` makes them of bytes, to answers, and those to bytes.
+One connection: passes the requests of `reader` to the service, and writes the responses.
 
-Rule 1: one request at a time. What is pipelined behind it waits, parsed, and nothing more is read
-until it is served; answers come in the order of requests.
+Rule 1: one request at a time. Pipelined requests wait, already parsed, and nothing more is read
+until they are served; responses come in the order of requests.
 
-Rule 2: no client decides how much time it costs. Each phase of a request has a deadline, and a
-client that does not read stops being written to.
+Rule 2: each phase of a request has a deadline, and nothing more is written to a client that does
+not read.
 
-Rule 3: after a refusal that leaves the rest of the request unread, the connection is closed, and
-what still arrives is dropped for a moment first, so that the client can read the answer.
+Rule 3: after a refusal that leaves the rest of the request unread, the connection is closed. What
+still arrives is dropped for a moment first, so that the client can read the response.
 
 No task and no future per request: an append completes by callback.
 """
@@ -39,7 +39,7 @@ _FRAME_BYTES_LARGE: Final = 64 << 10
 
 
 class Connection(RequestReader, asyncio.Protocol):
-    """An HTTP/1.1 connection; also the sink of a live answer."""
+    """An HTTP/1.1 connection; also the sink of a live response."""
 
     def __init__(self, server: "WireServer") -> None:
         super().__init__(server)
@@ -53,18 +53,18 @@ class Connection(RequestReader, asyncio.Protocol):
         self._live: Response | None = None
         self._chunked = False
         self.blocked = False
-        # How much the client has yet to take, and since when that has not become less.
+        # Bytes that the client has not yet read, and since when they have not decreased.
         self._unsent = 0
         self._unsent_since = server.now
         self._closing = False
         self._eof = False
         self._reading = True
-        # A client waits to be told to go on, behind others that are not answered yet.
+        # A client waits for `100 Continue`, behind a response that is not complete yet.
         self._continue_owed = False
-        # Not reading, because a body has nowhere to go yet.
+        # Not reading, because the sink of a body is full.
         self._held = False
 
-    # -- asyncio's side ----------------------------------------------------------------------
+    # -- called by asyncio ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not inherit from asyncio's.
@@ -72,16 +72,16 @@ class Connection(RequestReader, asyncio.Protocol):
         made.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_HIGH)
         self._transport = made
         peer = made.get_extra_info("peername")
-        # With TLS it was counted before its handshake.
-        if not self._admitted and not self.arrives(peer[0] if isinstance(peer, tuple) else ""):
+        # With TLS it was admitted before its handshake.
+        if not self._admitted and not self.admit(peer[0] if isinstance(peer, tuple) else ""):
             if self._server.may_linger(self):
                 self._refuse(TooManyConnections())
             else:
-                # So many are being told already that telling would keep files open.
+                # Too many are being refused already: their sockets count as open files.
                 made.abort()
 
-    def arrives(self, address: str) -> bool:
-        """Count it from now on; false if there are too many, or too many from its address."""
+    def admit(self, address: str) -> bool:
+        """Count the connection; false if there are too many, or too many from its address."""
         self.address = address
         self._admitted = self._server.admit(self)
         return self._admitted
@@ -89,7 +89,7 @@ class Connection(RequestReader, asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._closing = True
-        self._drop_arrived()
+        self._drop_requests()
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
@@ -99,7 +99,7 @@ class Connection(RequestReader, asyncio.Protocol):
         self._server.leave(self)
 
     def eof_received(self) -> bool:
-        """A client that half-closes still gets the answer to what it sent, unless it only waits."""
+        """A half-closed client still gets the response to its request, unless that is endless."""
         self._eof = True
         if self._waiting is not None:
             return not self._waiting.endless
@@ -128,7 +128,7 @@ class Connection(RequestReader, asyncio.Protocol):
         if self._refusal is not None and self._current is None and not self._queue:
             self._refuse(self._refusal)
 
-    # -- the reader's side -------------------------------------------------------------------
+    # -- called by the reader -------------------------------------------------------------------
 
     def arrived(self, parsed: ParsedRequest) -> None:
         if self._current is None and not self._queue and not self.blocked:
@@ -148,16 +148,16 @@ class Connection(RequestReader, asyncio.Protocol):
         return sink
 
     def _sink_drained(self) -> None:
-        """What was read is on its way to the disk: read on."""
+        """The sink has space again: continue to read."""
         if self._held:
             self._held = False
-            # The client was not let send, so it was not idle.
+            # The client could not send meanwhile, so it was not idle.
             self._since = self._server.now
             if self._reading and self._transport is not None and not self._closing:
                 self._transport.resume_reading()
 
     def expects_continue(self) -> None:
-        """The client waits for a word before it sends the body; not amid another answer."""
+        """Send `100 Continue`, but not within another response."""
         if self._transport is None or self._parser.get_http_version() == "1.0":
             return
         if self._current is None and not self._queue:
@@ -165,7 +165,7 @@ class Connection(RequestReader, asyncio.Protocol):
         else:
             self._continue_owed = True
 
-    # -- requests and answers ----------------------------------------------------------------
+    # -- requests and responses ----------------------------------------------------------------
 
     def _serve(self, parsed: ParsedRequest) -> None:
         self._current = parsed
@@ -213,11 +213,11 @@ class Connection(RequestReader, asyncio.Protocol):
         elif len(data) < _FRAME_BYTES_LARGE:
             self._transport.write(frame.chunk)
         else:
-            # Not copied: the same bytes may be on their way to a thousand readers.
+            # Not copied: many readers may share the same bytes.
             self._transport.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
 
     def finish(self) -> None:
-        """The live answer is complete."""
+        """The live response is complete."""
         if self._transport is None or self._current is None:
             return
         self._live = None
@@ -232,13 +232,13 @@ class Connection(RequestReader, asyncio.Protocol):
         if self._transport is None or parsed is None:
             return
         if parsed.close:
-            self._hang_up()
+            self._close_gracefully()
         elif self._queue or self._refusal is not None or not self._reading or self._continue_owed:
-            # Not from here: a run of pipelined requests must not become a run of stack frames.
+            # Not from here: pipelined requests must not nest stack frames.
             self._server.loop.call_soon(self._next)
 
     def _next(self) -> None:
-        """Serve what was pipelined behind the last request."""
+        """Serve the next pipelined request."""
         if self._transport is None or self._current is not None or self.blocked:
             return
         if self._queue:
@@ -253,8 +253,8 @@ class Connection(RequestReader, asyncio.Protocol):
             if not self._held:
                 self._transport.resume_reading()
 
-    def _drop_arrived(self) -> None:
-        """Nothing more is served: let go of what has arrived, or is about to."""
+    def _drop_requests(self) -> None:
+        """Nothing more is served: drop requests that have arrived, or are arriving."""
         if self._sink is not None:
             self._sink.cancel()
             self._sink = None
@@ -264,7 +264,7 @@ class Connection(RequestReader, asyncio.Protocol):
         self._queue.clear()
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Answer what could not be read to its end, then close."""
+        """Refuse a request that cannot be read to its end, then close."""
         transport = self._transport
         if transport is None:
             return
@@ -273,16 +273,16 @@ class Connection(RequestReader, asyncio.Protocol):
         response = problem(refusal)
         head = encode_head(response, head=False, close=True, chunked=False)
         transport.write(head + response.body)
-        self._hang_up()
+        self._close_gracefully()
 
-    def _hang_up(self) -> None:
+    def _close_gracefully(self) -> None:
         """
-        Close, but let the client read the answer first.
+        Close, but let the client read the response first.
 
-        Closing with bytes unread would reset the connection and take the answer along.
+        Closing with unread bytes would reset the connection and discard the response.
         """
         self._closing = True
-        self._drop_arrived()
+        self._drop_requests()
         transport = self._transport
         if transport is None:
             return
@@ -299,11 +299,11 @@ class Connection(RequestReader, asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Nothing has arrived and nothing is owed."""
+        """Whether no request is arriving, waiting or being served."""
         return self._current is None and not self._queue and not self._arriving
 
     def close_if_idle(self) -> None:
-        """The server stops: whoever owes us a request need not send it."""
+        """The server stops: close unless a request is in progress."""
         if self.idle and self._transport is not None:
             self._closing = True
             self._transport.close()
@@ -318,7 +318,7 @@ class Connection(RequestReader, asyncio.Protocol):
             return
         unsent = self._transport.get_write_buffer_size()
         if unsent == 0 or unsent < self._unsent:
-            # Nothing is owed, or the client is slow, but reading.
+            # Everything was sent, or the client is slow, but reading.
             self._unsent_since = now
         self._unsent = unsent
         if now - self._unsent_since > WRITE_STALL_S:
@@ -326,7 +326,7 @@ class Connection(RequestReader, asyncio.Protocol):
         elif self._closing or self._current is not None or self._held:
             return
         elif not self._arriving:
-            # A partial request line counts as nothing yet: on_message_begin comes with its bytes.
+            # A request begins with its first byte: on_message_begin is called then.
             if now - self._since > KEEP_ALIVE_S:
                 self._transport.close()
         elif now - self._since > (REQUEST_HEAD_S if self._in_head else REQUEST_BODY_IDLE_S):

@@ -1,4 +1,4 @@
-"""The bytes of an HTTP/1.1 answer."""
+"""Encodes HTTP/1.1 responses."""
 
 from email.utils import formatdate
 from http import HTTPStatus
@@ -16,24 +16,24 @@ _STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
 _COMMON: Final = b"".join(b"%b: %b\r\n" % item for item in COMMON)
-# These have no body by definition; Content-Length must not say otherwise.
+# These have no body by definition, and must not have a Content-Length.
 _BODILESS: Final = frozenset((204, 304))
 
 
-class _Same:
-    """What is the same in every answer of one second: the Date header, and what never changes."""
+class _CommonLines:
+    """Header lines that all responses of one second share: the Date, and the constant ones."""
 
     lines = b""
 
 
 def tick() -> None:
-    """Set the date; called about once a second."""
-    _Same.lines = _COMMON + b"Date: %b\r\n" % formatdate(usegmt=True).encode()
+    """Update the Date header; called about once a second."""
+    _CommonLines.lines = _COMMON + b"Date: %b\r\n" % formatdate(usegmt=True).encode()
 
 
 def encode_head(response: Response, *, head: bool, close: bool, chunked: bool) -> bytes:
-    """Status line and headers. `head`: the request was HEAD; `chunked`: of a live body."""
-    lines = [_STATUS_LINES[response.status], _Same.lines]
+    """Status line and headers. `head`: the request was HEAD; `chunked`: the body is."""
+    lines = [_STATUS_LINES[response.status], _CommonLines.lines]
     lines += [b"%b: %b\r\n" % item for item in response.headers]
     if response.length is not None:
         lines.append(b"Content-Length: %d\r\n" % response.length)

@@ -1,13 +1,13 @@
 """
 The reading half of a connection: bytes to requests.
 
-Rule 1: no client decides how much memory a request costs: target, headers, trailers and body have
-limits, and what goes over one is refused without being kept.
+Rule 1: the memory of a request is bounded: target, headers, trailers and body have limits, and what
+exceeds one is refused without being kept.
 
-Rule 2: a request exists when all of it has arrived. One that is cut off changes nothing.
+Rule 2: a request is served when all of it has arrived. One that is cut off changes nothing.
 
-This is a base class and not a part of `Connection`'s, because its callbacks run for every header of
-every request: they set attributes of one object and call nothing that they need not.
+This is a base class of `Connection`, and not an object of its own, because its callbacks run for
+every header of every request: they set attributes of one object and avoid calls.
 """
 
 from abc import ABC, abstractmethod
@@ -37,9 +37,9 @@ HEADERS_BYTES_MAX: Final = 32 << 10
 HEADERS_COUNT_MAX: Final = 100
 PIECES_MAX: Final = 1024
 EARLY_BYTES_MIN: Final = 1 << 20
-"""A larger body is refused, if at all, before it is sent; a smaller one after it."""
+"""The checks of a larger body come before it is sent; those of a smaller one after it."""
 GUARDED_BYTES_MIN: Final = 64 << 10
-"""The same where not everybody may send one: whoever may not, has this much of memory at most."""
+"""The same with access control or limits: it bounds the memory of refused requests."""
 
 _HOP_HEADERS: Final = frozenset((b"connection", b"upgrade", b"http2-settings", b"expect"))
 _METHODS: Final = {
@@ -48,7 +48,7 @@ _METHODS: Final = {
 
 
 class ParsedRequest(Request):
-    """A request that has arrived, and what its answer must know of the connection."""
+    """A request, and what its response must know of the connection."""
 
     __slots__ = ("close", "http_1_0")
 
@@ -59,7 +59,7 @@ class ParsedRequest(Request):
 
 
 class SecureRequest(ParsedRequest):
-    """One that came over TLS."""
+    """A request over TLS."""
 
     __slots__ = ()
 
@@ -67,19 +67,19 @@ class SecureRequest(ParsedRequest):
 
 
 class RequestReader(ABC):
-    """What has arrived of a request; `arrived` is called with each that is complete."""
+    """Parses requests; calls `arrived` with each that is complete."""
 
     def __init__(self, server: "WireServer") -> None:
         self._server = server
         self._body_bytes_max = server.settings.body_bytes_max
         self._new_request = SecureRequest if server.secure else ParsedRequest
-        self._guarded = server.service.doors.guarded
+        self._guarded = server.service.guard.guarded
         self._early_bytes_min = GUARDED_BYTES_MIN if self._guarded else EARLY_BYTES_MIN
         self._parser = httptools.HttpRequestParser(self)
         self._refusal: Refusal | None = None
         self._arriving = False
         self._in_head = True
-        # When the phase of a request that it is in began, or when it last made progress.
+        # When the current phase of a request began, or last made progress.
         self._since = server.now
         self._head_fed = 0
         self._url = self._body = b""
@@ -87,11 +87,13 @@ class RequestReader(ABC):
         self._headers_count = self._trailers_bytes = self._body_bytes = 0
         self._repeated: frozenset[bytes] | None = None
         self._carried: frozenset[bytes] | None = None
-        # Only of a body that comes in several pieces.
+        # Only for a body that comes in several pieces.
         self._pieces: list[bytes] | None = None
-        # Many small ones are joined now and then: each costs more than its bytes.
+        # Many small pieces are joined from time to time: each costs more than its bytes.
         self._blocks: list[bytes] = []
-        # Where the body goes that is arriving, if it is not collected.
+        # The request whose body is arriving, if the service was asked about it.
+        self._begun: ParsedRequest | None = None
+        # Takes that body, if it is not collected.
         self._sink: BodySink | None = None
 
     @abstractmethod
@@ -101,18 +103,18 @@ class RequestReader(ABC):
     @abstractmethod
     def begins(self, head: ParsedRequest) -> BodySink | None:
         """
-        A request with a body has begun: where to put that, if it is not to be collected.
+        A request with a body has begun: return the sink for it, or None to collect it.
 
         Raises:
-            Refusal: There is no need to send it.
+            Refusal: The body need not be sent.
         """
 
     @abstractmethod
     def expects_continue(self) -> None:
-        """The client waits for a word before it sends the body."""
+        """The client waits for `100 Continue` before it sends the body."""
 
     def feed(self, data: bytes) -> None:
-        """Parse what came in; `_refusal` says afterwards whether it can be understood."""
+        """Parse received data; sets `_refusal` if it is invalid."""
         rest: bytes | None = data
         while rest is not None:
             rest = self._feed(rest)
@@ -135,10 +137,10 @@ class RequestReader(ABC):
 
     def _ignore_upgrade(self, rest: bytes) -> bytes | None:
         """
-        Answer a request for another protocol in this one, as RFC 9110 allows.
+        Ignore an Upgrade header, as RFC 9110 allows.
 
-        The parser takes what follows such a head for the other protocol, so the head goes through
-        a new parser without that wish, and the rest after it. (Some HTTP clients ask for h2c with
+        The parser treats what follows such a head as the other protocol. So the head goes through
+        a new parser without that header, and the rest after it. (Some HTTP clients offer h2c with
         every first request.)
         """
         method = self._parser.get_method()
@@ -149,7 +151,7 @@ class RequestReader(ABC):
         version = self._parser.get_http_version().encode()
         head = b"%b %b HTTP/%b\r\n" % (method, self._url, version)
         head += b"".join(b"%b: %b\r\n" % item for item in headers)
-        # In the new head they stand once, joined.
+        # In the new head, repeated headers are already joined.
         self._carried = self._repeated
         self._parser = httptools.HttpRequestParser(self)
         return head + b"\r\n" + rest
@@ -162,8 +164,9 @@ class RequestReader(ABC):
         self._headers_count = self._trailers_bytes = self._body_bytes = 0
         self._repeated, self._carried = self._carried, None
         self._pieces = None
+        self._begun = None
         if self._sink is not None:
-            # Its request was refused before it was complete.
+            # The request before was refused before it was complete.
             self._sink.cancel()
             self._sink = None
         self._arriving = True
@@ -183,19 +186,19 @@ class RequestReader(ABC):
             if name in headers:
                 self._repeat(name, value)
             else:
-                # The parser leaves white space at the end, which is no part of the value.
+                # The parser leaves trailing white space, which is not part of the value.
                 headers[name] = value.rstrip(b" \t")
         else:
             self._trailer(len(name) + len(value))
 
     def _repeat(self, name: bytes, value: bytes) -> None:
-        """As RFC 9110 has it, a list; the service refuses it where there must be one value."""
+        """Join the values, as RFC 9110 allows; the service refuses where one is required."""
         if self._headers_count <= HEADERS_COUNT_MAX:
             self._headers[name] += b", " + value.rstrip(b" \t")
             self._repeated = (self._repeated or frozenset()) | {name}
 
     def _trailer(self, size: int) -> None:
-        """Fields after a chunked body: no part of the protocol, read and dropped."""
+        """Fields after a chunked body are not part of the protocol: read and dropped."""
         self._trailers_bytes += size
         if self._headers_count > HEADERS_COUNT_MAX or self._trailers_bytes > HEADERS_BYTES_MAX:
             self._refusal = self._refusal or HeadersTooLarge(HEADERS_BYTES_MAX, HEADERS_COUNT_MAX)
@@ -230,25 +233,24 @@ class RequestReader(ABC):
                 self.expects_continue()
 
     def _find_sink(self) -> bool:
-        """Ask where the body is to go; false if it need not be sent."""
+        """Ask the service for a sink; false if the body need not be sent."""
         method = self._parser.get_method()
         if method != b"PUT" and not (self._guarded and self._is_large()):
             return True
         try:
             path, query = _split_target(self._url)
-            self._sink = self.begins(
-                self._new_request(method.decode("ascii"), path, query, self._headers, b"")
-            )
+            self._begun = self._new_request(method.decode("ascii"), path, query, self._headers, b"")
+            self._sink = self.begins(self._begun)
         except Refusal as refusal:
             self._refusal = refusal
             return False
         except httptools.HttpParserError:
-            # It is told when the request is complete.
+            # Refused when the request is complete.
             return True
         return True
 
     def _is_large(self) -> bool:
-        """Whether it is worth asking before the body is sent."""
+        """Whether to check the request before its body is sent."""
         headers = self._headers
         return (
             b"transfer-encoding" in headers
@@ -289,7 +291,7 @@ class RequestReader(ABC):
             return
         url = self._url
         if url[:1] == b"/":
-            # Nearly always: not worth a call.
+            # Nearly always: avoids a call.
             path, _, query = url.partition(b"?")
         else:
             try:
@@ -303,27 +305,33 @@ class RequestReader(ABC):
             body = b"".join((*self._blocks, *self._pieces))
             self._blocks.clear()
         headers = self._headers
-        parsed = self._new_request(
-            _METHODS.get(method) or method.decode("ascii"), path, query, headers, body
-        )
+        parsed = self._begun
+        if parsed is None:
+            parsed = self._new_request(
+                _METHODS.get(method) or method.decode("ascii"), path, query, headers, body
+            )
+        else:
+            # Its target is already resolved.
+            self._begun = None
+            parsed.body = body
         close = not parser.should_keep_alive()
         parsed.close = close
         parsed.http_1_0 = False
         if close or b"connection" in headers:
-            # Asked only where it can be another one: the answer costs as much as a header.
+            # Only if it can differ from 1.1: the call costs as much as a header.
             version = parser.get_http_version()
             parsed.http_1_0 = version == "1.0"
             if version not in ("1.0", "1.1"):
-                self._refusal = MalformedRequest(f"HTTP/{version} is not spoken here, use 1.1")
+                self._refusal = MalformedRequest(f"HTTP/{version} is not supported, use 1.1")
                 return
         parsed.repeated = self._repeated
         if self._sink is not None:
-            # From now on the request's.
+            # From now on the request cancels it.
             parsed.sink, self._sink = self._sink, None
         self.arrived(parsed)
 
 
-# What may be fed before a head is complete: a little over its limits, for names and line ends.
+# Data before a head is complete: slightly more than its limits, for names and line ends.
 _HEAD_FED_MAX: Final = TARGET_BYTES_MAX + 2 * HEADERS_BYTES_MAX
 
 
@@ -332,7 +340,7 @@ def _size(headers: dict[bytes, bytes]) -> int:
 
 
 def _split_target(url: bytes) -> tuple[bytes, bytes]:
-    """Path and query of a target: a path, a whole URL as proxies send it, or `*`."""
+    """Path and query of a request target: a path, a whole URL as proxies send it, or `*`."""
     if url[:1] == b"/":
         path, _, query = url.partition(b"?")
         return path, query

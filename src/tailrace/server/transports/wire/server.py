@@ -1,4 +1,4 @@
-"""The listening side: connections come in, are counted, and are drained at the end."""
+"""The listening socket: accepts, counts and drains connections."""
 
 import asyncio
 import socket
@@ -17,9 +17,9 @@ __all__ = ["WireServer"]
 _TICK_S: Final = 1.0
 _BACKLOG: Final = 4096
 LINGERING_MAX: Final = 128
-"""So many connections beyond the last place are told that there is none; others are cut off."""
-# Ten thousand at once would hold everybody up for ten milliseconds.
-_CHECKED_A_TURN: Final = 256
+"""At most this many connections above the limit get a 503; others are closed at once."""
+# Checking ten thousand in one turn would delay all requests by ten milliseconds.
+_CHECKED_PER_TURN: Final = 256
 
 
 class WireServer:
@@ -31,7 +31,7 @@ class WireServer:
         self.secure = tls is not None
         self._tls = tls
         self.loop = asyncio.get_running_loop()
-        # Coarse time for deadlines: one clock reading a second instead of one per request.
+        # Coarse time for deadlines: the clock is read once a second instead of once per request.
         self.now = self.loop.time()
         self.draining = False
         self._connections: set[Connection] = set()
@@ -45,7 +45,7 @@ class WireServer:
 
     async def listen(self) -> int:
         """
-        Start accepting; returns the port.
+        Start accepting connections; returns the port.
 
         Raises:
             OSError: The address is taken or does not exist.
@@ -62,7 +62,7 @@ class WireServer:
         return bound
 
     def may_linger(self, connection: Connection) -> bool:
-        """Whether a connection that is one too many may stay for as long as it takes to say so."""
+        """Whether a connection above the limit may stay open until it got its 503."""
         if len(self._lingering) >= LINGERING_MAX:
             return False
         self._lingering.add(connection)
@@ -70,7 +70,7 @@ class WireServer:
 
     def admit(self, connection: Connection) -> bool:
         """Count a connection; false if there are too many, or too many from its address."""
-        if not self.service.doors.limits.connect(connection.address):
+        if not self.service.guard.limits.connect(connection.address):
             return False
         self._connections.add(connection)
         return True
@@ -79,7 +79,7 @@ class WireServer:
         self._lingering.discard(connection)
         if connection in self._connections:
             self._connections.discard(connection)
-            self.service.doors.limits.disconnect(connection.address)
+            self.service.guard.limits.disconnect(connection.address)
         if not self._connections:
             self._empty.set()
 
@@ -87,7 +87,7 @@ class WireServer:
         """
         Stop accepting and let requests in flight finish.
 
-        Returns how many connections had to be cut off at the end of the time.
+        Returns the number of connections that were still open at the deadline and were closed.
         """
         self.draining = True
         if self._server is not None:
@@ -105,24 +105,24 @@ class WireServer:
         for connection in list(self._connections):
             connection.abort()
         if cut:
-            # Their answers must have let go of the store before it is closed.
+            # Their responses must release the store before it is closed.
             await asyncio.sleep(0.01)
         self._ticker.cancel()
         return cut
 
     def _tick(self) -> None:
-        # First of all, the next one: whatever goes wrong in this one must not be the last.
+        # Schedule the next tick first: an error in this one must not end them.
         self._ticker = self.loop.call_later(_TICK_S, self._tick)
         self.now = self.loop.time()
         tick()
         self._check(list(self._connections))
 
     def _check(self, connections: list[Connection]) -> None:
-        """Look after some connections, and after the rest in the next turns of the loop."""
-        for connection in connections[-_CHECKED_A_TURN:]:
+        """Check some connections now, and the rest in the next turns of the loop."""
+        for connection in connections[-_CHECKED_PER_TURN:]:
             connection.check_deadlines(self.now)
             if self.draining:
                 connection.close_if_idle()
-        del connections[-_CHECKED_A_TURN:]
+        del connections[-_CHECKED_PER_TURN:]
         if connections:
             self.loop.call_soon(self._check, connections)

@@ -1,11 +1,11 @@
 """
-Listening with TLS: connections are accepted here, and not by the loop's own server.
+Listening with TLS: connections are accepted here and not by the loop's own server.
 
-Rule 1: a connection counts from its first moment. Whoever connects and says nothing has a place,
-and no more places than others; the loop's own server would tell of a connection only after its
-handshake, and a crowd without one would take every file that the process may open.
+Rule 1: a connection counts towards the limits as soon as it is accepted. The loop's own server
+reports a connection only after its handshake, so that clients without one could use up the open
+files of the process.
 
-Rule 2: each is greeted with the certificate of now, which may have been replaced a moment ago.
+Rule 2: each handshake uses the current certificate, which a reload may have replaced.
 """
 
 import asyncio
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 __all__ = ["TlsListener"]
 
 HANDSHAKE_S: Final = 15.0
-ACCEPTED_A_TURN: Final = 64
+ACCEPTED_PER_TURN: Final = 64
 _PAUSE_S: Final = 1.0
 
 log = structlog.get_logger("tailrace")
 
 
 class TlsListener:
-    """Listening sockets, and the handshakes that are under way."""
+    """Listening sockets, and the handshakes in progress."""
 
     def __init__(self, server: "WireServer", tls: Tls) -> None:
         self._server = server
         self._tls = tls
         self._loop = server.loop
         self._sockets: list[socket.socket] = []
-        self._greetings: set[asyncio.Task[None]] = set()
+        self._handshakes: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str, port: int, backlog: int) -> int:
         """
-        Start accepting on all that a name stands for; returns the port.
+        Start accepting on all addresses of a host; returns the port.
 
         Raises:
             OSError: An address is taken or does not exist.
@@ -52,7 +52,7 @@ class TlsListener:
         try:
             for family, _, _, _, address in dict.fromkeys(found):
                 if self._sockets and not port:
-                    # A free one, the same for all of them.
+                    # The free port of the first, for all of them.
                     address = (address[0], self._port(), *address[2:])
                 self._sockets.append(_bound(family, address, backlog))
         except OSError:
@@ -63,13 +63,13 @@ class TlsListener:
         return self._port()
 
     def close(self) -> None:
-        """Accept no more, and give up the handshakes."""
+        """Stop accepting, and cancel the handshakes."""
         for listening in self._sockets:
             self._loop.remove_reader(listening)
             listening.close()
         self._sockets.clear()
-        for greeting in self._greetings:
-            greeting.cancel()
+        for handshake in self._handshakes:
+            handshake.cancel()
 
     def _port(self) -> int:
         port: int = self._sockets[0].getsockname()[1]
@@ -80,29 +80,29 @@ class TlsListener:
             self._loop.add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTED_A_TURN):
+        for _ in range(ACCEPTED_PER_TURN):
             try:
                 accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # No file left, for instance: what waits would be told of again at once.
+                # Out of files, for instance: without a pause this would repeat at once.
                 log.error("cannot accept a connection", error=str(error))
                 self._loop.remove_reader(listening)
                 self._loop.call_later(_PAUSE_S, self._resume, listening)
                 return
             connection = Connection(self._server)
-            if not connection.arrives(address[0]):
-                # There is no way to say so in plain words.
+            if not connection.admit(address[0]):
+                # No response is possible before the handshake.
                 accepted.close()
                 continue
             accepted.setblocking(False)
-            task = self._loop.create_task(self._greet(connection, accepted))
+            task = self._loop.create_task(self._handshake(connection, accepted))
             # The loop itself does not keep a task alive.
-            self._greetings.add(task)
-            task.add_done_callback(self._greetings.discard)
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
 
-    async def _greet(self, connection: Connection, accepted: socket.socket) -> None:
+    async def _handshake(self, connection: Connection, accepted: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 lambda: connection,
@@ -111,7 +111,7 @@ class TlsListener:
                 ssl_handshake_timeout=HANDSHAKE_S,
             )
         except (Exception, asyncio.CancelledError):
-            # Nobody is owed an answer who did not get through it, and the place is free.
+            # The handshake failed: the connection no longer counts.
             connection.connection_lost(None)
 
 
