@@ -8,6 +8,7 @@ Servers for the whole directory; every test makes its own streams.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,9 @@ KINDS: dict[str, Callable[..., BaseServerProcess]] = {
     "bucketed": lambda path, *args: ServerProcess(path, "--engine", "rocksdb", *args),
 }
 
+OTHER_KINDS = list(KINDS)[1:]
+HERE = Path(__file__).parent
+
 Start = Callable[..., BaseServerProcess]
 
 
@@ -35,16 +39,24 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "every_kind: run on every kind of server in both tiers")
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "kind" in metafunc.fixturenames:
-        every = metafunc.config.getoption("--all-tests") or metafunc.definition.get_closest_marker(
-            "every_kind"
-        )
-        kinds = list(KINDS) if every else ["wire-rocksdb"]
-        metafunc.parametrize("kind", kinds, indirect=True, scope="session")
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all-tests"):
+        return
+    repeats = {id(item) for item in items if _is_repeat(item)}
+    if repeats:
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in repeats])
+        items[:] = [item for item in items if id(item) not in repeats]
 
 
-@pytest.fixture(scope="session")
+def _is_repeat(item: pytest.Item) -> bool:
+    """Whether an item repeats a test of this directory on another kind of server."""
+    if HERE not in item.path.parents or item.get_closest_marker("every_kind"):
+        return False
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.get("kind") in OTHER_KINDS
+
+
+@pytest.fixture(scope="session", params=list(KINDS))
 def kind(request: pytest.FixtureRequest) -> str:
     """Which transport, engine and surface is under test."""
     return str(request.param)

@@ -14,9 +14,11 @@ import pytest
 
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import Append, Delete
-from tailrace.server.handlers.bootstrap import Bootstrap
-from tailrace.server.handlers.snapshots import Snapshots
+from tailrace.server.handlers.bootstrap import BootstrapHandler
+from tailrace.server.handlers.snapshots import SnapshotHandlers
 from tailrace.server.message import Frame, Request, Response
+from tailrace.server.routing.routes import BOOTSTRAP, SNAPSHOT
+from tailrace.server.routing.target import Target
 from tests.contract.harness import KINDS, World
 from tests.support.multipart import boundary_of, split_strictly
 
@@ -72,7 +74,9 @@ def header(response: Response, name: bytes) -> str:
 
 async def answer(world: World) -> tuple[Response, bytes]:
     """A whole bootstrap."""
-    response = await Bootstrap(world.engine).answer(Request("GET", b"/", b"", {}, b""), KEY)
+    request = Request("GET", b"/", b"", {}, b"")
+    request.target = Target(BOOTSTRAP, KEY)
+    response = await BootstrapHandler(world.engine).get(request)
     assert response.live is not None
     sink = Collected()
     response.live.start(sink)
@@ -92,10 +96,11 @@ def bootstrap(world: World) -> tuple[bytes, list[bytes]]:
 def publish(world: World, at: Offset, body: bytes) -> None:
     async def published() -> int:
         request = Request("PUT", b"/", b"", {}, b"")
-        snapshots = Snapshots(world.engine, 1 << 30)
-        request.sink = snapshots.upload(KEY, first=True)
+        request.target = Target(SNAPSHOT, KEY, at.token())
+        snapshots = SnapshotHandlers(world.engine, 1 << 30)
+        request.sink = snapshots.upload(request, first=True)
         request.sink.write(body)
-        return (await snapshots.publish(request, KEY, at.token())).status
+        return (await snapshots.publish(request)).status
 
     assert world.run(published()) == 204
 

@@ -64,7 +64,7 @@ def start(
         request.principal = access.identify(request)
 
     async def begin() -> Any:
-        answer = await rows.Rows(world.engine, access).answer(request)
+        answer = await rows.RowsHandler(world.engine, access).read(request)
         assert answer.live is not None
         answer.live.start(peer)
         return answer.live
@@ -218,6 +218,6 @@ def test_without_arrow_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     request = Request("POST", b"/-/rows", b"", {}, b'{"ranges":[]}')
     with pytest.raises(ArrowMissing) as caught:
-        world.run(rows.Rows(world.engine).answer(request))
+        world.run(rows.RowsHandler(world.engine).read(request))
     assert caught.value.status == 501
     assert "pip install 'tailrace[arrow]'" in caught.value.detail

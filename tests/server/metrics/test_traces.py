@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from tailrace.protocol.errors import Refusal
 from tailrace.server.message import Request, Response
 from tailrace.server.observability.tracing import Tracing
+from tailrace.server.routing.target import resolve
 from tests.server.metrics.engines import opened
 
 TRACE = 0x0AF7651916CD43DD8448EB211C80319C
@@ -28,7 +31,7 @@ class Recorded:
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
-        self.traces = Tracing(SimpleSpanProcessor(self._exporter))
+        self.tracing = Tracing(SimpleSpanProcessor(self._exporter))
 
     @property
     def spans(self) -> list[ReadableSpan]:
@@ -49,11 +52,13 @@ class Recorded:
         sent = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
         sent[b"authorization"] = f"Bearer {SECRET}".encode()
         request = Request(method, path, f"token={SECRET}".encode(), sent, SECRET.encode())
+        with suppress(Refusal):
+            request.target = resolve(path)
         request.operation = operation
         request.started = time.monotonic() if started is None else started
         response = Response(status, [], SECRET.encode())
         response.code = code
-        self.traces.answered(request, response)
+        self.tracing.answered(request, response)
         return self.spans[-1]
 
 
@@ -61,7 +66,7 @@ class Recorded:
 def recorded() -> Iterator[Recorded]:
     recorded = Recorded()
     yield recorded
-    recorded.traces.close()
+    recorded.tracing.close()
 
 
 def test_a_span_says_what_was_done_and_how_it_ended(recorded: Recorded) -> None:
@@ -152,7 +157,7 @@ def test_what_was_committed_links_to_its_commit(recorded: Recorded, tmp_path: Pa
 
     async def commit() -> None:
         async with opened(tmp_path) as server:
-            recorded.traces.follow(server.engine.commit)
+            recorded.tracing.follow(server.engine.commit)
             await server.create_bucket("bucket")
             await asyncio.gather(*(server.append("bucket", f"s{n}", b"x") for n in range(5)))
 
