@@ -207,7 +207,7 @@ def test_sse_of_bytes_ends_after_its_time(short: Api) -> None:
     path = short.create("application/octet-stream", b"\xff")
     with short.sse(path) as events:
         assert events.next().data == "/w=="
-        assert [event.kind for event in events] == ["control"]
+        assert {event.kind for event in events} == {"control"}
 
 
 # -- buckets ---------------------------------------------------------------------------------------

@@ -44,13 +44,7 @@ class BootstrapHandler:
         self._caching = [h.vary(shared=shared), h.caching(b"no-store", shared=shared)]
 
     async def get(self, request: Request) -> Response:
-        """
-        X§3.2.
-
-        Raises:
-            QueryInvalid: There is a `live` parameter.
-            StreamNotFound: The stream does not exist.
-        """
+        """X§3.2."""
         if "live" in parse_query(request.query, ("live",)):
             # X§3.1: servers SHOULD reject any `live` parameter.
             raise QueryInvalid(

@@ -95,12 +95,7 @@ async def json_response(request: Request, body: bytes) -> Response:
 
 
 def parse_limit(text: str | None) -> int:
-    """
-    Read the `limit` parameter.
-
-    Raises:
-        QueryInvalid: It is not a number in range.
-    """
+    """Read the `limit` parameter."""
     if text is None:
         return LIST_COUNT_MAX
     if not _LIMIT.fullmatch(text) or not 1 <= int(text) <= LIST_COUNT_MAX:

@@ -43,13 +43,7 @@ class Where(NamedTuple):
 
 
 def parse_where(query: dict[str, str], *, live: bool) -> Where:
-    """
-    Read the `offset` parameter.
-
-    Raises:
-        QueryInvalid: Missing on a live read, or empty.
-        OffsetInvalid: Not a token.
-    """
+    """Read the `offset` parameter."""
     token = query.get("offset")
     if token is None:
         if live:
@@ -65,13 +59,7 @@ def parse_where(query: dict[str, str], *, live: bool) -> Where:
 
 
 def parse_until(query: dict[str, str], *, live: bool) -> Offset | None:
-    """
-    Read the `until` parameter: where a read ends.
-
-    Raises:
-        QueryInvalid: It was sent with a live read.
-        OffsetInvalid: Not a token.
-    """
+    """Read the `until` parameter: where a read ends."""
     token = query.get("until")
     if token is None:
         return None

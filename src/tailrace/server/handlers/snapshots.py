@@ -56,12 +56,7 @@ class SnapshotHandlers:
         return Upload(self._engine, self._bytes_max, stream_id)
 
     def check(self, request: Request) -> None:
-        """
-        Refuse a publication before its body is sent, if its headers are enough to refuse it.
-
-        Raises:
-            Refusal: As for `publish`.
-        """
+        """Refuse a publication before its body is sent, if its headers are enough to refuse it."""
         length = request.headers.get(b"content-length", b"")
         if length.isdigit():
             if int(length) > self._bytes_max:
@@ -76,12 +71,7 @@ class SnapshotHandlers:
             self._engine.check_snapshot(stream, offset, int(length))
 
     async def publish(self, request: Request) -> Response:
-        """
-        X§2.2.
-
-        Raises:
-            Refusal: The offset is not one that this stream has, or the body cannot be stored.
-        """
+        """X§2.2."""
         upload = request.sink
         assert isinstance(upload, Upload)
         content_type = stored_type(request.headers)
@@ -188,12 +178,7 @@ class SnapshotHandlers:
         raise SnapshotNotFound(snapshot.offset.token())
 
     def _visible(self, request: Request) -> StreamState:
-        """
-        Return the state of a stream that has a snapshot.
-
-        Raises:
-            StreamNotFound, SnapshotNotFound: The stream or its snapshot does not exist.
-        """
+        """Return the state of a stream that has a snapshot."""
         stream = self._engine.find(request.target.key)
         state = stream.durable
         assert state is not None

@@ -74,12 +74,7 @@ class Upload:
             self._writer = self._loop.create_task(self._write_chunks())
 
     async def finish(self) -> Uploaded:
-        """
-        The body is complete: make it durable.
-
-        Raises:
-            Refusal: It cannot be stored; the upload is discarded.
-        """
+        """The body is complete: make it durable."""
         if self._writer is not None:
             await self._writer
         if self._spool is None and self.size <= INLINE_BYTES_MAX:

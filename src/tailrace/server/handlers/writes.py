@@ -120,13 +120,7 @@ class WriteHandlers:
 
 
 def stored_type(headers: dict[bytes, bytes]) -> str:
-    """
-    Return the content type of a body that is to be stored: of a stream, or of a snapshot.
-
-    Raises:
-        ContentTypeInvalid, HeaderInvalid: It is not a media type.
-        ContentCodingRefused: The body is compressed.
-    """
+    """Return the content type of a body that is to be stored: of a stream, or of a snapshot."""
     if b"content-encoding" in headers:
         _check_coding(headers[b"content-encoding"])
     content_type = _text(headers.get(b"content-type"), "Content-Type") or DEFAULT_CONTENT_TYPE
@@ -135,12 +129,7 @@ def stored_type(headers: dict[bytes, bytes]) -> str:
 
 
 def _text(value: bytes | None, header: str) -> str | None:
-    """
-    Return the value of a header, if it was sent.
-
-    Raises:
-        HeaderInvalid: It is not ASCII.
-    """
+    """Return the value of a header, if it was sent."""
     if value is None:
         return None
     text = value.decode("latin-1")

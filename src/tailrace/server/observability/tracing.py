@@ -57,12 +57,7 @@ class Tracing:
     """Makes the spans of one server. Use it on the event loop."""
 
     def __init__(self, processor: "SpanProcessor | None" = None) -> None:
-        """
-        Send spans by OTLP over HTTP, or to another processor.
-
-        Raises:
-            TracingUnavailable: The libraries are not installed.
-        """
+        """Send spans by OTLP over HTTP, or to another processor."""
         try:
             from opentelemetry import context, trace
             from opentelemetry.sdk.trace import TracerProvider

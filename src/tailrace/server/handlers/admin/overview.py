@@ -95,14 +95,7 @@ class OverviewHandlers:
         return Page(found[:limit], has_more=len(found) > limit, position=position)
 
     async def about(self, request: Request) -> Response:
-        """
-        Everything about one stream.
-
-        Raises:
-            QueryInvalid: The stream is named in neither form, or in both.
-            Forbidden: The principal may not read it.
-            StreamNotFound, BucketNotFound: It does not exist.
-        """
+        """Everything about one stream."""
         query = parse_query(request.query, ABOUT_QUERY)
         limit = parse_limit(query.get("limit"))
         stream = self._engine.find(_stream_reference(query).readable_key(request.principal))

@@ -24,12 +24,7 @@ class StatusHandlers:
         return Response(200, headers, b'{"status":"ok"}')
 
     def ready(self, request: Request) -> Response:
-        """
-        The server takes requests.
-
-        Raises:
-            NotReady: It is stopping, or its storage failed.
-        """
+        """The server takes requests."""
         if self._engine.failure is not None:
             raise NotReady("storage failed: the server takes no more writes and must be restarted")
         if self._live.draining:

@@ -33,12 +33,7 @@ class _Place(StreamReference, kw_only=True):
     time: int | None = None
 
     def search(self) -> tuple[Callable[[Store, StreamState, int], Offset], int]:
-        """
-        Return the search function and its argument.
-
-        Raises:
-            RequestInvalid: Not exactly one of the three is given.
-        """
+        """Return the search function and its argument."""
         asked = [
             (find, value)
             for find, value in (
@@ -67,12 +62,7 @@ class OffsetsHandler:
         self._engine = engine
 
     async def find(self, request: Request) -> Response:
-        """
-        Return an offset, or an error, for each place.
-
-        Raises:
-            RequestInvalid: The body does not match the schema.
-        """
+        """Return an offset, or an error, for each place."""
         asked = decode_body(request, _decode)
         if len(asked.places) > PLACES_MAX:
             raise RequestInvalid(f"a request may have {PLACES_MAX} places at most")

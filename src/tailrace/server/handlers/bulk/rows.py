@@ -91,13 +91,7 @@ class RowsHandler:
         self._row_batches: type[RowBatches] | None = None
 
     async def read(self, request: Request) -> Response:
-        """
-        Return the head of the response, and the source of its body.
-
-        Raises:
-            RequestInvalid: The body does not match the schema.
-            ArrowMissing: pyarrow is not installed.
-        """
+        """Return the head of the response, and the source of its body."""
         asked = decode_body(request, _decode)
         if len(asked.ranges) > RANGES_MAX:
             raise RequestInvalid(f"a request may have {RANGES_MAX} ranges at most")
@@ -217,23 +211,13 @@ class _Body:
             self._end("end", None, reading.at.token())
 
     def _check_principal(self) -> None:
-        """
-        Check the credentials again: a slow peer may read for longer than they are valid.
-
-        Raises:
-            CredentialsRefused: They have expired or were revoked.
-        """
+        """Check the credentials again: a slow peer may read for longer than they are valid."""
         access, principal = self._access, self._principal
         if access is not None and principal is not None and not access.is_valid(principal):
             raise CredentialsRefused("the credentials of this request are no longer valid")
 
     def _begin(self, asked: _Range) -> "_Reading":
-        """
-        Find the stream of a range, as a read does.
-
-        Raises:
-            Refusal: The stream or the range does not exist.
-        """
+        """Find the stream of a range, as a read does."""
         stream = self._engine.find(asked.readable_key(self._principal))
         state = stream.durable
         assert state is not None

@@ -26,13 +26,7 @@ class StreamReference(msgspec.Struct, kw_only=True):
     path: str | None = None
 
     def key(self) -> bytes:
-        """
-        Return the storage key.
-
-        Raises:
-            RequestInvalid: Neither form is complete, or both are used.
-            BucketInvalid, NameInvalid: Nothing can have this name.
-        """
+        """Return the storage key."""
         if self.path is not None and self.bucket is None and self.stream is None:
             return base_key(self.path)
         if self.path is None and self.bucket is not None and self.stream is not None:
@@ -40,12 +34,7 @@ class StreamReference(msgspec.Struct, kw_only=True):
         raise RequestInvalid("name a stream by bucket and stream, or by path alone")
 
     def readable_key(self, principal: Principal | None) -> bytes:
-        """
-        Return the storage key of a stream that a principal may read; None may read all.
-
-        Raises:
-            Forbidden, Unauthenticated: It may not read it, whether it exists or not.
-        """
+        """Return the storage key of a stream that a principal may read; None may read all."""
         key = self.key()
         if principal is not None and not principal.may(Operation.READ, key):
             if principal.id == ANONYMOUS_ID:
@@ -67,12 +56,7 @@ class Source(NamedTuple):
 
 
 def decode_body(request: Request, decode: Callable[[bytes], T]) -> T:
-    """
-    Decode the JSON body of a request.
-
-    Raises:
-        RequestInvalid: It is not JSON, or does not match the schema.
-    """
+    """Decode the JSON body of a request."""
     try:
         return decode(request.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -21,31 +21,12 @@ __all__ = ["POLICY", "UiHandler"]
 
 _STATIC: Final = Path(__file__).parent / "static"
 _ROOT: Final = b"/-/ui"
-_JS: Final = b"text/javascript; charset=utf-8"
-_INDEX: Final = "index.html"
-_FILES: Final = {
-    _INDEX: b"text/html; charset=utf-8",
-    "style.css": b"text/css; charset=utf-8",
-    "favicon.svg": b"image/svg+xml",
-    "api.js": _JS,
-    "app.js": _JS,
-    "chart.js": _JS,
-    "compose.js": _JS,
-    "content.js": _JS,
-    "dashboard.js": _JS,
-    "dialogs.js": _JS,
-    "dom.js": _JS,
-    "facts.js": _JS,
-    "follow.js": _JS,
-    "format.js": _JS,
-    "json.js": _JS,
-    "lists.js": _JS,
-    "messages.js": _JS,
-    "metrics.js": _JS,
-    "reading.js": _JS,
-    "routes.js": _JS,
-    "sidebar.js": _JS,
-    "stream.js": _JS,
+_INDEX: Final = b"index.html"
+_TYPES: Final = {
+    ".html": b"text/html; charset=utf-8",
+    ".css": b"text/css; charset=utf-8",
+    ".js": b"text/javascript; charset=utf-8",
+    ".svg": b"image/svg+xml",
 }
 
 POLICY: Final = "; ".join(
@@ -83,16 +64,15 @@ class UiHandler:
     """GET of the files of the web UI."""
 
     def __init__(self) -> None:
-        self._files = {_ROOT + b"/" + name.encode(): _load(name) for name in _FILES}
-        self._files[_ROOT + b"/"] = self._files[_ROOT + b"/" + _INDEX.encode()]
+        self._files = {
+            b"%b/%b" % (_ROOT, path.name.encode()): _load(path)
+            for path in _STATIC.iterdir()
+            if path.suffix in _TYPES
+        }
+        self._files[_ROOT + b"/"] = self._files[b"%b/%b" % (_ROOT, _INDEX)]
 
     def get(self, request: Request) -> Response:
-        """
-        Return one of the files.
-
-        Raises:
-            RouteNotFound: No file has this name.
-        """
+        """Return one of the files."""
         if request.path == _ROOT:
             # Relative, so that it also holds in a mounted app.
             return Response(308, [(h.LOCATION, b"ui/"), *_HEADERS])
@@ -104,7 +84,7 @@ class UiHandler:
         return Response(200, file.headers, file.body)
 
 
-def _load(name: str) -> _File:
-    body = (_STATIC / name).read_bytes()
+def _load(path: Path) -> _File:
+    body = path.read_bytes()
     etag = b'"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
-    return _File(body, etag, [(h.CONTENT_TYPE, _FILES[name]), (h.ETAG, etag), *_HEADERS])
+    return _File(body, etag, [(h.CONTENT_TYPE, _TYPES[path.suffix]), (h.ETAG, etag), *_HEADERS])

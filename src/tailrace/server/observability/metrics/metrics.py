@@ -15,11 +15,11 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, GCCollector, Metric, ProcessCollector
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
 from tailrace.engine.core import Engine
 from tailrace.engine.meters import LATENCY_S, Histogram
@@ -85,10 +85,6 @@ class Metrics:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(None, self._text, families, accept)
 
-    def render(self, accept: bytes) -> tuple[bytes, bytes]:
-        """`scrape`, without a thread."""
-        return self._text(list(self._families.collect()), accept)
-
     def _text(self, families: list[Metric], accept: bytes) -> tuple[bytes, bytes]:
         """The content type and the page, as OpenMetrics if the client accepts it."""
         # Not the header itself: it names versions, and may be malformed.
@@ -96,7 +92,9 @@ class Metrics:
         encode, content_type = choose_encoder(wanted)
         add_log(families, self.engine.store.log_bytes())
         # With very many connections, listing the open files takes some 4 ms.
-        page = _Page([*families, *_PROCESS.collect(), *_GC.collect()])
+        page: Any = SimpleNamespace(
+            collect=lambda: [*families, *_PROCESS.collect(), *_GC.collect()]
+        )
         return content_type.encode(), encode(page)
 
 
@@ -119,25 +117,10 @@ class TracedMetrics(Metrics):
 
 
 def open_metrics(engine: Engine, live: "Live", settings: Settings) -> Metrics:
-    """
-    Return the metrics for the settings: with tracing, or without.
-
-    Raises:
-        TracingUnavailable: `--traces` is given, and OpenTelemetry is not installed.
-    """
+    """Return the metrics for the settings: with tracing, or without."""
     if not settings.traces:
         return Metrics(engine, live, settings)
     # Imported here: it is optional.
     from tailrace.server.observability.tracing import Tracing
 
     return TracedMetrics(engine, live, settings, Tracing())
-
-
-class _Page(Collector):
-    """A collector of families that are already made."""
-
-    def __init__(self, families: list[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> list[Metric]:
-        return self._families

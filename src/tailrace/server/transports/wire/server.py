@@ -44,12 +44,7 @@ class WireServer:
         self._ticker = self.loop.call_later(_TICK_S, self._tick)
 
     async def listen(self) -> int:
-        """
-        Start accepting connections; returns the port.
-
-        Raises:
-            OSError: The address is taken or does not exist.
-        """
+        """Start accepting connections; returns the port."""
         host, port = self.settings.host, self.settings.port
         if self._tls is not None:
             self._listener = TlsListener(self, self._tls)

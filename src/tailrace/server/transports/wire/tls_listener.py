@@ -40,12 +40,7 @@ class TlsListener:
         self._handshakes: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str, port: int, backlog: int) -> int:
-        """
-        Start accepting on all addresses of a host; returns the port.
-
-        Raises:
-            OSError: An address is taken or does not exist.
-        """
+        """Start accepting on all addresses of a host; returns the port."""
         found = await self._loop.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
