@@ -73,7 +73,8 @@ class Counted:
         self.metrics.answered(request, response)
 
     def page(self) -> Page:
-        return Page(self.metrics.render(b"")[1].decode())
+        families = list(self.metrics._families.collect())
+        return Page(self.metrics._text(families, b"")[1].decode())
 
     async def _submit(self, bucket: str, stream: str, command: Command) -> None:
         key = bucketed_stream_key(bucket, stream)

@@ -80,7 +80,9 @@ def collector() -> Iterator[Collector]:
     collector.close()
 
 
-@pytest.mark.parametrize("kind", [ServerProcess, AsgiServerProcess])
+@pytest.mark.parametrize(
+    "kind", [ServerProcess, pytest.param(AsgiServerProcess, marks=pytest.mark.slow)]
+)
 def test_a_server_sends_its_spans_to_a_collector(
     kind: type[ServerProcess] | type[AsgiServerProcess], collector: Collector, tmp_path: Path
 ) -> None:
