@@ -155,7 +155,7 @@ def test_almost_a_boundary_is_none(world: World, bad: list[bytes], proposed: lis
 def test_a_boundary_in_a_large_message_is_not_taken(
     world: World, bad: list[bytes], proposed: list[str]
 ) -> None:
-    """Around every place where the search could begin anew."""
+    """Around every position where the search could resume."""
     size = 256 << 10
     messages = []
     for boundary, at in zip(bad, (size - 1, size - len(bad[0]) + 1, size - 20), strict=True):

@@ -50,7 +50,7 @@ _ids = itertools.count()
 
 
 def new_id(length: int = 12) -> str:
-    """A bucket id of this length that nobody has used."""
+    """An unused bucket id of this length."""
     number = next(_ids)
     digits = "0123456789abcdefghijklmnopqrstuvwxyz"
     return f"zq{digits[number // 36]}{digits[number % 36]}".ljust(length, "_")
@@ -93,7 +93,7 @@ def told(api: Api, *buckets: str) -> list[dict[str, object]]:
 
 
 def refused(api: Api, method: str, target: str, body: bytes | None, status: int, code: str) -> None:
-    """One request that must be refused; the answer to HEAD has no body to look into."""
+    """One request that must be refused; the response to HEAD has no body to look into."""
     headers = TEXT if body else {}
     response = api.request(method, target, headers, body)
     if method == "HEAD":

@@ -1,4 +1,4 @@
-"""§10.1: nobody serves a network without access control by accident."""
+"""§10.1: no server listens on a network without access control by accident."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, dic
 
 
 class TestAccess:
-    """Nobody learns of what they may not read."""
+    """A principal sees only what it may read."""
 
     @pytest.mark.parametrize(
         ("who", "buckets", "paths"),

@@ -1,4 +1,4 @@
-"""What an answer of rows holds on to while it is made, over every store and without a socket."""
+"""What a response of rows holds on to while it is made, over every store and without a socket."""
 
 import asyncio
 import hashlib
@@ -56,7 +56,7 @@ class Peer:
 def start(
     world: World, *ranges: dict[str, str], access: Access | None = None, token: str = ""
 ) -> tuple[Any, Peer]:
-    """An answer whose first piece is on its way."""
+    """A response whose first piece is on its way."""
     request = Request("POST", b"/-/rows", b"", {}, msgspec.json.encode({"ranges": ranges}))
     peer = Peer()
     if access is not None:
@@ -73,7 +73,7 @@ def start(
 
 
 def drain(world: World, live: Any, peer: Peer, count: int = sys.maxsize) -> None:
-    """Let the peer read so many pieces more."""
+    """Let the peer read this many pieces more."""
 
     async def read() -> None:
         async with asyncio.timeout(20):

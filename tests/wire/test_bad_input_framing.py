@@ -380,7 +380,7 @@ def test_method_that_our_own_paths_do_not_have(api: Api, path: str, method: str)
 
 
 @pytest.mark.parametrize("method", ["FOO", "X-CUSTOM", "A" * 100])
-def test_method_that_nobody_knows(api: Api, path: str, method: str) -> None:
+def test_unknown_method(api: Api, path: str, method: str) -> None:
     """400, 405 or 501: all tell a client the truth about a method that does not exist."""
     before = api.facts(path)
     response = exchange(api, head(f"{method} {path} HTTP/1.1"), path=path)
@@ -400,7 +400,7 @@ def test_connect_is_refused(api: Api, path: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", ["example.org:443", "{path}"])
 def test_connect_behind_another_request_is_refused(api: Api, path: str, target: str) -> None:
-    """In its turn, after the answer to the append before it, and never by silence."""
+    """In its turn, after the response to the append before it, and never by silence."""
     raw = post(path, "Content-Length: 3", body=b"abc")
     raw += head(f"CONNECT {target.format(path=path)} HTTP/1.1")
     with api.connect() as connection:
@@ -418,7 +418,7 @@ UPGRADE = (
 
 
 def test_upgrade_to_h2c_is_ignored(api: Api, path: str) -> None:
-    """RFC 9110, 7.8: a server may ignore Upgrade; the answer is the one of HTTP/1.1."""
+    """RFC 9110, 7.8: a server may ignore Upgrade; the response is the one of HTTP/1.1."""
     response = exchange(api, head(f"GET {path} HTTP/1.1", *UPGRADE), path=path)
     assert (response.status, response.body) == (200, CONTENT)
 
@@ -469,7 +469,7 @@ def test_a_body_in_many_tiny_chunks_is_one_body(api: Api, path: str, chunks: int
 
 @pytest.mark.parametrize("body", [b"", b"abc"])
 def test_upgrade_behind_another_request_is_answered(api: Api, path: str, body: bytes) -> None:
-    """A pipelined Upgrade gets an answer in its turn, with or without a body."""
+    """A pipelined Upgrade gets a response in its turn, with or without a body."""
     raw = post(path, "Content-Length: 3", body=b"abc")
     raw += post(path, *UPGRADE, "Stream-Closed: true", f"Content-Length: {len(body)}", body=body)
     with api.connect() as connection:

@@ -118,7 +118,7 @@ def test_bad_stream_ttl(api: Api, path: str, value: str) -> None:
 
 
 def test_repeated_stream_ttl(api: Api, path: str) -> None:
-    """Which of two would count nobody can say."""
+    """Two values would be ambiguous."""
     put_refused(api, path, 400, "header-invalid", "Stream-TTL: 60", "Stream-TTL: 60")
 
 

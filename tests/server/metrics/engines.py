@@ -64,7 +64,7 @@ class Counted:
         await self._submit(bucket, stream, Delete())
 
     def answer(self, operation: str, status: int, code: str | None = None) -> None:
-        """Count an answer, as a transport does."""
+        """Count a response, as a transport does."""
         request = Request("GET", b"/", b"", {}, b"")
         request.operation = operation
         request.started = time.monotonic()

@@ -153,7 +153,7 @@ def test_sums_are_those_of_storage_whatever_was_done(tmp_path: Path, seed: int) 
     What is counted along with commits is what a new look at storage finds.
 
     Method: create, append and delete by chance, several at once so that they share batches; then
-    compare with the same after a restart, which counts anew.
+    compare with the same after a restart, which counts again.
     """
     chance = random.Random(seed)
 

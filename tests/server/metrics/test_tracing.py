@@ -48,7 +48,7 @@ class Recorded:
         started: float | None = None,
         **headers: str,
     ) -> ReadableSpan:
-        """The span of one answer."""
+        """The span of one response."""
         sent = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
         sent[b"authorization"] = f"Bearer {SECRET}".encode()
         request = Request(method, path, f"token={SECRET}".encode(), sent, SECRET.encode())

@@ -1,4 +1,4 @@
-"""More connections than there are places, from people who say nothing: nobody else is harmed."""
+"""Too many silent connections do not affect other clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT = {"Content-Type": "text/plain"}
 
 @contextmanager
 def crowd(port: int) -> Iterator[None]:
-    """So many connect and say nothing."""
+    """Open this many connections without a request."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, CROWD + 500)), hard))
     with ExitStack() as stack:
