@@ -11,6 +11,7 @@ import pytest
 
 from tests.server.access.making import AccessToml
 from tests.support.http import Connection
+from tests.support.looping import for_each
 from tests.support.server import ServerProcess
 from tests.support.together import wait_until
 
@@ -34,8 +35,8 @@ def server(access: AccessToml, reader: str) -> Iterator[ServerProcess]:
         yield started
 
 
-@pytest.mark.parametrize(("who", "status"), [("nobody", 401), ("a guess", 401), ("reader", 403)])
-@pytest.mark.parametrize(
+@for_each(("who", "status"), [("nobody", 401), ("a guess", 401), ("reader", 403)])
+@for_each(
     "body",
     [
         f"Content-Length: {LARGE}\r\n",
@@ -43,7 +44,7 @@ def server(access: AccessToml, reader: str) -> Iterator[ServerProcess]:
         "Transfer-Encoding: chunked\r\n",
     ],
 )
-@pytest.mark.parametrize(
+@for_each(
     "line",
     [
         "POST /v1/stream/x",
