@@ -1,5 +1,5 @@
-"""The public door to the ASGI app: `from tailrace.asgi import create_app`."""
+"""The ASGI app: `from tailrace.asgi import create_app`."""
 
-from tailrace.server.asgi import create_app
+from tailrace.server.transports.asgi import create_app
 
 __all__ = ["create_app"]

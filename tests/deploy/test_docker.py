@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.server.run import check_exposure
+from tailrace.server.lifecycle import check_exposure
 from tailrace.server.settings import SettingsError, load_settings
 from tests.support.http import request
 from tests.support.server import REPO_ROOT
@@ -122,7 +122,7 @@ def test_the_wheel_has_all_that_the_server_serves(context: Path, installed: Path
     source = context / "src"
     files = {str(file.relative_to(source)) for file in source.rglob("*") if file.is_file()}
     assert files <= packed
-    assert any(name.startswith("tailrace/server/ui/") for name in packed)
+    assert any(name.startswith("tailrace/server/handlers/ui/") for name in packed)
     assert (installed / "tailrace" / "__main__.py").is_file()
 
 

@@ -40,9 +40,11 @@ from tailrace.protocol.state import (
     StreamState,
     Touch,
 )
-from tailrace.server.bootstrap import Bootstrap
+from tailrace.server.handlers.bootstrap import BootstrapHandler
+from tailrace.server.handlers.upload import Upload
 from tailrace.server.message import Request, Response
-from tailrace.server.upload import Upload
+from tailrace.server.routing.routes import BOOTSTRAP
+from tailrace.server.routing.target import Target
 from tests.contract.harness import KINDS, World, result
 from tests.engine.conftest import Held
 from tests.engine.proxy import StoreProxy
@@ -693,7 +695,8 @@ class TestServer:
 
             async def start() -> "asyncio.Task[Response]":
                 request = Request("GET", b"/", b"", {}, b"")
-                return asyncio.create_task(Bootstrap(world.engine).answer(request, b"s"))
+                request.target = Target(BOOTSTRAP, b"s")
+                return asyncio.create_task(BootstrapHandler(world.engine).get(request))
 
             task = world.run(start())
             world.turn()

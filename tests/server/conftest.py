@@ -1,8 +1,14 @@
-"""Live servers for the whole directory, one of each kind; every test makes its own streams."""
+"""
+Servers for the whole directory; every test makes its own streams.
+
+`make test` runs the tests on one kind of server, and those marked `every_kind` on all of them.
+`make test-all` runs every test on every kind.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,11 +25,35 @@ KINDS: dict[str, Callable[..., BaseServerProcess]] = {
     "wire-rocksdb": lambda path, *args: ServerProcess(path, "--engine", "rocksdb", *args),
     "wire-memory": lambda path, *args: ServerProcess(path, "--engine", "memory", *args),
     "asgi-rocksdb": lambda path, *args: AsgiServerProcess(path, "--engine", "rocksdb", *args),
-    # The same operations on streams in buckets (X§1.6): every test of a stream runs there too.
+    # Streams in buckets instead of the base surface (X§1.6).
     "bucketed": lambda path, *args: ServerProcess(path, "--engine", "rocksdb", *args),
 }
 
+OTHER_KINDS = list(KINDS)[1:]
+HERE = Path(__file__).parent
+
 Start = Callable[..., BaseServerProcess]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "every_kind: run on every kind of server in both tiers")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all-tests"):
+        return
+    repeats = {id(item) for item in items if _is_repeat(item)}
+    if repeats:
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in repeats])
+        items[:] = [item for item in items if id(item) not in repeats]
+
+
+def _is_repeat(item: pytest.Item) -> bool:
+    """Whether an item repeats a test of this directory on another kind of server."""
+    if HERE not in item.path.parents or item.get_closest_marker("every_kind"):
+        return False
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.get("kind") in OTHER_KINDS
 
 
 @pytest.fixture(scope="session", params=list(KINDS))
@@ -74,5 +104,5 @@ def short(start: Start, kind: str) -> Iterator[Api]:
 
 @pytest.fixture
 def sliding(start: Start, kind: str) -> Iterator[Api]:
-    """A server whose TTL starts again with every use."""
+    """A server whose TTL is renewed by every use."""
     yield from _api(start(*SLIDING), kind)

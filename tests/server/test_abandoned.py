@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.server import bootstrap
-from tailrace.server.asgi import TailraceApp, create_app
+from tailrace.server.handlers import bootstrap
 from tailrace.server.settings import Settings
+from tailrace.server.transports.asgi import TailraceApp, create_app
 
 MIB = 1 << 20
 TEXT = [(b"content-type", b"text/plain")]

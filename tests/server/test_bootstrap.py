@@ -394,7 +394,7 @@ def test_a_small_bootstrap_is_not_compressed(api: Api) -> None:
 
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
 def test_a_client_of_http_1_0_gets_it_too(api: Api, kind: str, coding: str) -> None:
-    """Without chunks, of which it knows nothing: the answer ends with the connection."""
+    """Without chunks, of which it knows nothing: the response ends with the connection."""
     if kind.startswith("asgi") and coding != "identity":
         pytest.skip("uvicorn sends chunks to clients of HTTP/1.0 too")
     path = new_stream(api, TEXT, b"abc", b"d" * 5000)
@@ -446,7 +446,7 @@ def ask(connection: Connection, path: str) -> None:
 
 
 def test_others_are_served_while_a_client_reads_slowly(api: Api) -> None:
-    """A bootstrap that is larger than all buffers waits for its reader, and for nobody else's."""
+    """A bootstrap that is larger than all buffers waits for its own reader only."""
     messages = [NOISE[number : number + MIB] for number in range(8)]
     path = new_stream(api, OCTETS, b"first", *messages)
     publish(api, path, offset(1, 5), NOISE)
@@ -474,7 +474,7 @@ def resident_bytes(api: Api) -> int:
 
 
 @pytest.mark.parametrize("what", ["messages", "snapshot"])
-def test_bootstraps_that_nobody_reads_cost_little_memory(api: Api, what: str) -> None:
+def test_unread_bootstraps_cost_little_memory(api: Api, what: str) -> None:
     """
     256 MiB that sixteen clients asked for and do not take: the server keeps pieces of them.
 

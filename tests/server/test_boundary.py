@@ -14,9 +14,11 @@ import pytest
 
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import Append, Delete
-from tailrace.server.bootstrap import Bootstrap
+from tailrace.server.handlers.bootstrap import BootstrapHandler
+from tailrace.server.handlers.snapshots import SnapshotHandlers
 from tailrace.server.message import Frame, Request, Response
-from tailrace.server.snapshots import Snapshots
+from tailrace.server.routing.routes import BOOTSTRAP, SNAPSHOT
+from tailrace.server.routing.target import Target
 from tests.contract.harness import KINDS, World
 from tests.support.multipart import boundary_of, split_strictly
 
@@ -42,7 +44,7 @@ def proposed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append([*BAD, GOOD][min(len(asked), len(BAD))])
         return asked[-1]
 
-    monkeypatch.setattr("tailrace.server.bootstrap.secrets.token_hex", token_hex)
+    monkeypatch.setattr("tailrace.server.handlers.bootstrap.secrets.token_hex", token_hex)
     return asked
 
 
@@ -72,7 +74,9 @@ def header(response: Response, name: bytes) -> str:
 
 async def answer(world: World) -> tuple[Response, bytes]:
     """A whole bootstrap."""
-    response = await Bootstrap(world.engine).answer(Request("GET", b"/", b"", {}, b""), KEY)
+    request = Request("GET", b"/", b"", {}, b"")
+    request.target = Target(BOOTSTRAP, KEY)
+    response = await BootstrapHandler(world.engine).get(request)
     assert response.live is not None
     sink = Collected()
     response.live.start(sink)
@@ -92,10 +96,11 @@ def bootstrap(world: World) -> tuple[bytes, list[bytes]]:
 def publish(world: World, at: Offset, body: bytes) -> None:
     async def published() -> int:
         request = Request("PUT", b"/", b"", {}, b"")
-        snapshots = Snapshots(world.engine, 1 << 30)
-        request.sink = snapshots.upload(KEY, first=True)
+        request.target = Target(SNAPSHOT, KEY, at.token())
+        snapshots = SnapshotHandlers(world.engine, 1 << 30)
+        request.sink = snapshots.upload(request, first=True)
         request.sink.write(body)
-        return (await snapshots.publish(request, KEY, at.token())).status
+        return (await snapshots.publish(request)).status
 
     assert world.run(published()) == 204
 
@@ -103,7 +108,7 @@ def publish(world: World, at: Offset, body: bytes) -> None:
 def boundary_with(world: World, token: str, monkeypatch: pytest.MonkeyPatch) -> bytes:
     """What becomes of a proposal, learnt from a stream that has nothing in it."""
     with monkeypatch.context() as patch:
-        patch.setattr("tailrace.server.bootstrap.secrets.token_hex", lambda _size: token)
+        patch.setattr("tailrace.server.handlers.bootstrap.secrets.token_hex", lambda _size: token)
         return bootstrap(world)[0]
 
 
@@ -150,7 +155,7 @@ def test_almost_a_boundary_is_none(world: World, bad: list[bytes], proposed: lis
 def test_a_boundary_in_a_large_message_is_not_taken(
     world: World, bad: list[bytes], proposed: list[str]
 ) -> None:
-    """Around every place where the search could begin anew."""
+    """Around every position where the search could resume."""
     size = 256 << 10
     messages = []
     for boundary, at in zip(bad, (size - 1, size - len(bad[0]) + 1, size - 20), strict=True):
@@ -259,7 +264,7 @@ def test_up_to_date_is_false_when_something_lies_beyond_what_is_returned(
     def token_hex(_size: int) -> str:
         return GOOD if told else BAD[0]
 
-    monkeypatch.setattr("tailrace.server.bootstrap.secrets.token_hex", token_hex)
+    monkeypatch.setattr("tailrace.server.handlers.bootstrap.secrets.token_hex", token_hex)
 
     async def meanwhile() -> tuple[Response, bytes]:
         task = asyncio.ensure_future(answer(world))

@@ -15,6 +15,7 @@ import pytest
 
 from tests.server.conftest import KINDS
 from tests.support.http import Connection, Response, format_request
+from tests.support.looping import for_each
 from tests.support.publishing import KINDS_ONCE
 from tests.support.streams import Api, check_common, check_problem, wait_until
 from tests.support.together import HANG_S, together
@@ -50,7 +51,7 @@ _ids = itertools.count()
 
 
 def new_id(length: int = 12) -> str:
-    """A bucket id of this length that nobody has used."""
+    """An unused bucket id of this length."""
     number = next(_ids)
     digits = "0123456789abcdefghijklmnopqrstuvwxyz"
     return f"zq{digits[number // 36]}{digits[number % 36]}".ljust(length, "_")
@@ -93,7 +94,7 @@ def told(api: Api, *buckets: str) -> list[dict[str, object]]:
 
 
 def refused(api: Api, method: str, target: str, body: bytes | None, status: int, code: str) -> None:
-    """One request that must be refused; the answer to HEAD has no body to look into."""
+    """One request that must be refused; the response to HEAD has no body to look into."""
     headers = TEXT if body else {}
     response = api.request(method, target, headers, body)
     if method == "HEAD":
@@ -107,7 +108,7 @@ def refused(api: Api, method: str, target: str, body: bytes | None, status: int,
 class TestBucketId:
     """X§1.1: bucket_id MUST match ^[a-z0-9_-]{4,64}$."""
 
-    @pytest.mark.parametrize("length", [4, 5, 63, 64])
+    @for_each("length", [4, 5, 63, 64])
     def test_four_to_64_characters(self, api: Api, length: int) -> None:
         bucket = new_id(length)
         assert len(bucket) == length
@@ -115,7 +116,7 @@ class TestBucketId:
         assert describe(api, bucket)["bucket_id"] == bucket
         assert api.request("DELETE", at(api, bucket)).status == 204
 
-    @pytest.mark.parametrize(
+    @for_each(
         "bucket", ["abcdefghijklmnopqrstuvwxyz0123456789_-", "____", "----", "0000", "v1v1", "-/-"]
     )
     def test_each_allowed_character(self, api: Api, bucket: str) -> None:
@@ -127,7 +128,7 @@ class TestBucketId:
         assert api.request("DELETE", at(api, bucket, "/s")).status == 204
         assert api.request("DELETE", at(api, bucket)).status == 204
 
-    @pytest.mark.parametrize(
+    @for_each(
         "bucket",
         [
             "a", "abc", "a" * 65, "a" * 1000, "ABCD", "abcD", "ab.d", "abcd.", "....", "ab~d",
@@ -155,8 +156,8 @@ class TestBucketId:
             body = b"x" if method == "POST" else None
             refused(api, method, at(api, bucket, rest), body, 400, "bucket-invalid")
 
-    @pytest.mark.parametrize("bucket", ["abcd%0A", "abcd%0D%0A", "%0Aabcd", "ab%0Acd"])
-    @pytest.mark.parametrize("method", ["PUT", "GET", "DELETE"])
+    @for_each("bucket", ["abcd%0A", "abcd%0D%0A", "%0Aabcd", "ab%0Acd"])
+    @for_each("method", ["PUT", "GET", "DELETE"])
     def test_nor_with_a_line_end(self, api: Api, method: str, bucket: str) -> None:
         """`$` is the end, and not the end before a last line end."""
         response = api.request(method, at(api, bucket))
@@ -167,7 +168,7 @@ class TestBucketId:
             check_problem(response, 400, "bucket-invalid")
         assert api.get(at(api, bucket.replace("%0D", "").replace("%0A", ""))).status == 404
 
-    @pytest.mark.parametrize("bucket", ["%ff%ff%ff%ff", "abcd%", "abcd%4", "abcd%zz", "%c0%80abcd"])
+    @for_each("bucket", ["%ff%ff%ff%ff", "abcd%", "abcd%4", "abcd%zz", "%c0%80abcd"])
     def test_broken_encodings_are_400(self, api: Api, bucket: str) -> None:
         for rest in ("", "/streams", "/s"):
             refused(api, "GET", at(api, bucket, rest), None, 400, "path-invalid")
@@ -184,7 +185,7 @@ class TestBucketId:
         twice = encoded.replace("%", "%25")
         check_problem(api.get(at(api, twice)), 400, "bucket-invalid")
 
-    @pytest.mark.parametrize("first", ["v1", "-", ""])
+    @for_each("first", ["v1", "-", ""])
     def test_what_is_too_short_for_a_bucket_and_ours_is_no_bucket(
         self, api: Api, first: str
     ) -> None:
@@ -199,7 +200,7 @@ class TestBucketId:
 class TestStreamId:
     """X§1.1: any UTF-8 string of a limited length, without `/`, NUL and `..`."""
 
-    @pytest.mark.parametrize(
+    @for_each(
         "stream",
         [
             "s", "S", "a.b", ".a", "a.", "-", "~", "stream", "streams2", "Streams", "snapshot",
@@ -224,7 +225,7 @@ class TestStreamId:
         assert api.request("DELETE", path).status == 204
         assert listed(api, bucket) == []
 
-    @pytest.mark.parametrize("stream", ["%0A", "a%0A", "%0Aa", "a%0D%0Ab"])
+    @for_each("stream", ["%0A", "a%0A", "%0Aa", "a%0D%0Ab"])
     def test_a_line_end_is_a_character_like_others(self, api: Api, stream: str) -> None:
         bucket = api.new_bucket()
         response = api.request("PUT", at(api, bucket, "/" + stream), TEXT, b"x")
@@ -246,7 +247,7 @@ class TestStreamId:
             assert api.get(at(api, bucket, "/" + quote(name))).body == name.encode()
         assert count(api, bucket) == len(names)
 
-    @pytest.mark.parametrize(
+    @for_each(
         "stream",
         [
             "", ".", "%2e", "..", "%2e%2e", ".%2E", "...", "a..", "..a", "a..b", "a%2e%2Eb",
@@ -263,13 +264,13 @@ class TestStreamId:
             refused(api, method, at(api, bucket, "/" + stream), body, 400, "path-invalid")
         assert count(api, bucket) == 0
 
-    @pytest.mark.parametrize("rest", ["/snapshot", f"/snapshot/{OFFSET}", "/bootstrap"])
-    @pytest.mark.parametrize("stream", ["", ".", "..", "a..b", "%00", "a%2Fb", "streams", "%ff"])
+    @for_each("rest", ["/snapshot", f"/snapshot/{OFFSET}", "/bootstrap"])
+    @for_each("stream", ["", ".", "..", "a..b", "%00", "a%2Fb", "streams", "%ff"])
     def test_nor_does_anything_hang_on_it(self, api: Api, stream: str, rest: str) -> None:
         refused(api, "GET", at(api, "some-bucket", f"/{stream}{rest}"), None, 400, "path-invalid")
 
-    @pytest.mark.parametrize("letter", ["a", "ä", "€", "😀"])
-    @pytest.mark.parametrize("length", [4, 64])
+    @for_each("letter", ["a", "ä", "€", "😀"])
+    @for_each("length", [4, 64])
     def test_the_combined_key_must_not_exceed_122_bytes(
         self, api: Api, length: int, letter: str
     ) -> None:
@@ -289,12 +290,12 @@ class TestStreamId:
                 refused(api, method, target, None, 400, "path-invalid")
         assert count(api, bucket) == 1
 
-    @pytest.mark.parametrize("length", [118, 121, 122, 123, 1000])
+    @for_each("length", [118, 121, 122, 123, 1000])
     def test_an_id_that_fits_into_no_bucket(self, api: Api, length: int) -> None:
         """The shortest bucket leaves 117 bytes, so that the limit of 122 alone is never met."""
         refused(api, "PUT", at(api, "abcd", "/" + "s" * length), None, 400, "path-invalid")
 
-    @pytest.mark.parametrize("spelling", ["streams", "%73treams", "stream%73"])
+    @for_each("spelling", ["streams", "%73treams", "stream%73"])
     def test_streams_is_reserved(self, api: Api, spelling: str) -> None:
         """The literal id is the listing, however it is encoded: no stream can be created there."""
         bucket = api.new_bucket()
@@ -498,9 +499,7 @@ class TestDelete:
 class TestStreamOperations:
     """X§1.6: all stream operations apply; when the bucket does not exist, 404."""
 
-    @pytest.mark.parametrize(
-        ("method", "rest", "body"), STREAM_REQUESTS, ids=lambda value: str(value)[:30]
-    )
+    @for_each(("method", "rest", "body"), STREAM_REQUESTS, ids=lambda value: str(value)[:30])
     def test_without_the_bucket_each_is_404(
         self, api: Api, method: str, rest: str, body: bytes | None
     ) -> None:
@@ -510,7 +509,7 @@ class TestStreamOperations:
         refused(api, "GET", at(api, bucket), None, 404, "bucket-not-found")
         refused(api, "GET", at(api, bucket, "/streams"), None, 404, "bucket-not-found")
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("method", "rest", "body"),
         [request for request in STREAM_REQUESTS if request[:2] != ("PUT", "")],
         ids=lambda value: str(value)[:30],
@@ -521,9 +520,7 @@ class TestStreamOperations:
         bucket = api.new_bucket()
         refused(api, method, at(api, bucket, "/s") + rest, body, 404, "stream-not-found")
 
-    @pytest.mark.parametrize(
-        ("method", "rest", "body"), STREAM_REQUESTS, ids=lambda value: str(value)[:30]
-    )
+    @for_each(("method", "rest", "body"), STREAM_REQUESTS, ids=lambda value: str(value)[:30])
     def test_after_the_bucket_is_deleted_each_is_404_again(
         self, api: Api, method: str, rest: str, body: bytes | None
     ) -> None:
@@ -547,7 +544,7 @@ class TestStreamOperations:
 
 @once
 class TestMethods:
-    @pytest.mark.parametrize("method", ["POST", "PATCH", "TRACE"])
+    @for_each("method", ["POST", "PATCH", "TRACE"])
     def test_a_bucket_can_be_put_read_and_deleted(self, api: Api, method: str) -> None:
         """405 with Allow, and nothing else happens."""
         bucket = api.new_bucket()
@@ -556,7 +553,7 @@ class TestMethods:
         assert response.headers["allow"] == "GET, HEAD, PUT, DELETE, OPTIONS"
         assert count(api, bucket) == 0
 
-    @pytest.mark.parametrize("bucket", ["exists", "missing"])
+    @for_each("bucket", ["exists", "missing"])
     def test_a_listing_can_be_read(self, api: Api, bucket: str) -> None:
         """What writes to a stream is 400 there: the name is reserved (X§1.1)."""
         name = api.new_bucket() if bucket == "exists" else new_id()
@@ -564,7 +561,7 @@ class TestMethods:
         check_problem(response, 405, "method-not-allowed")
         assert response.headers["allow"] == "GET, HEAD, OPTIONS"
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("rest", "allowed"),
         [
             ("/snapshot", "GET, HEAD, OPTIONS"),
@@ -581,7 +578,7 @@ class TestMethods:
                 check_problem(response, 405, "method-not-allowed")
                 assert response.headers["allow"] == allowed
 
-    @pytest.mark.parametrize("rest", ["", "/streams"])
+    @for_each("rest", ["", "/streams"])
     def test_head_is_get_without_the_body(self, api: Api, rest: str) -> None:
         """The client would take a body for the next answer: the connection is used again."""
         bucket = api.new_bucket()
@@ -594,7 +591,7 @@ class TestMethods:
         assert api.head(at(api, "abc", rest)).status == 400
         assert count(api, bucket) == 1
 
-    @pytest.mark.parametrize("rest", ["", "/streams", "/s", "/s/snapshot", "/s/bootstrap"])
+    @for_each("rest", ["", "/streams", "/s", "/s/snapshot", "/s/bootstrap"])
     def test_options_is_answered_for_browsers(self, api: Api, rest: str) -> None:
         """Whether or not there is anything."""
         response = api.request("OPTIONS", at(api, new_id(), rest))
@@ -604,7 +601,9 @@ class TestMethods:
         check_common(response)
 
 
-@pytest.mark.parametrize("transport", ["wire-rocksdb", "asgi-rocksdb"])
+@pytest.mark.parametrize(
+    "transport", ["wire-rocksdb", pytest.param("asgi-rocksdb", marks=pytest.mark.slow)]
+)
 def test_buckets_are_as_they_were_after_a_crash(transport: str, tmp_path: Path) -> None:
     """§4: what was acknowledged is there after SIGKILL: buckets, counts, streams, and their end."""
     with KINDS[transport](tmp_path) as server:
@@ -784,7 +783,7 @@ def test_counts_are_exact_after_many_at_the_same_time(api: Api) -> None:
 
 
 @once
-@pytest.mark.parametrize(
+@for_each(
     ("requests", "answers"),
     [
         ([("PUT", ""), ("PUT", ""), ("PUT", "/s")], [201, 409, 201]),

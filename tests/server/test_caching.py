@@ -71,7 +71,7 @@ def test_other_etags_are_200(api: Api, condition: str) -> None:
 
 
 def test_new_data_changes_the_etag(api: Api) -> None:
-    """The answer to the same URL is another one."""
+    """The response to the same URL is another one."""
     path = api.create(body=b"abc")
     etag = api.get(path).headers["etag"]
     api.append(path, b"def")
@@ -179,7 +179,7 @@ def test_cursor_is_the_number_of_the_interval(api: Api) -> None:
 
 @pytest.mark.parametrize("ahead", [0, 1, 1000, 10**9])
 def test_cursor_is_strictly_greater_than_the_clients(api: Api, ahead: int) -> None:
-    """When the client's is the current one or later, the answer's is later still, by jitter."""
+    """When the client's is the current one or later, the response's is later still, by jitter."""
     path = api.create(body=b"abc")
     current = int(api.get(path, "offset=-1&live=long-poll").headers["stream-cursor"])
     sent = current + ahead

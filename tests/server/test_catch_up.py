@@ -56,7 +56,7 @@ def test_get_at_tail_of_closed_stream_is_empty_with_stream_closed(api: Api) -> N
 
 
 def test_the_final_chunk_of_a_closed_stream_has_stream_closed(api: Api) -> None:
-    """When the stream is closed already, the answer that reaches the end says so."""
+    """When the stream is closed already, the response that reaches the end says so."""
     path = api.create(body=b"abc", headers={"Stream-Closed": "true"})
     response = api.get(path)
     assert (response.body, response.headers["stream-closed"]) == (b"abc", "true")
@@ -75,7 +75,7 @@ def test_reads_from_every_boundary(api: Api) -> None:
 
 
 def test_reads_from_every_boundary_inside_a_json_batch(api: Api) -> None:
-    """An offset may lie inside a batch; the chain of answers finds each message once."""
+    """An offset may lie inside a batch; the chain of responses finds each message once."""
     path = api.create(JSON)
     api.append(path, b'[1, "two", {"three": 3}]', content_type=JSON)
     api.append(path, b"[[4],[5]]", content_type=JSON)
@@ -179,7 +179,7 @@ def test_a_chunk_ends_at_a_message_boundary(short: Api, sizes: list[int]) -> Non
 
 
 def test_a_chunk_may_cut_a_json_batch(short: Api) -> None:
-    """Between its elements; every answer is a JSON array, and together they are all of them."""
+    """Between its elements; every response is a JSON array, and together they are all of them."""
     path = short.create(JSON)
     elements = [b'{"n":%d,"pad":"%b"}' % (n, b"p" * n) for n in range(30)]
     short.append(path, b"[" + b",".join(elements) + b"]", content_type=JSON)

@@ -33,7 +33,7 @@ def test_closing_a_stream_that_does_not_exist_is_404(api: Api) -> None:
 
 
 def test_append_and_close_is_one_step(api: Api) -> None:
-    """The body is the final data, and the answer says that the stream is closed."""
+    """The body is the final data, and the response says that the stream is closed."""
     path = api.create(body=b"a")
     response = api.post(path, b"b", {"Stream-Closed": "true"})
     assert (response.status, response.headers["stream-closed"]) == (204, "true")

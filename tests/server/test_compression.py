@@ -138,7 +138,7 @@ def test_the_etag_differs_per_encoding(api: Api) -> None:
 
 
 def test_closure_changes_the_etag_of_every_encoding(api: Api) -> None:
-    """The closure signal must not be hidden from those who compress either."""
+    """The closure signal must not be lost in compressed responses."""
     path = api.create(body=LONG)
     headers = {"Accept-Encoding": "br"}
     etag = api.get(path, headers=headers).headers["etag"]
@@ -173,7 +173,7 @@ def test_long_poll_answers_are_compressed(api: Api, waits: bool) -> None:
 
 
 def test_errors_are_not_compressed(api: Api) -> None:
-    """A problem document is small and is read by whoever debugs."""
+    """A problem document is small, and read by people who debug."""
     response = api.get(api.path(), headers={"Accept-Encoding": "gzip"})
     check_problem(response, 404)
     assert "content-encoding" not in response.headers

@@ -48,7 +48,7 @@ def test_content_type_defaults_to_octet_stream(api: Api) -> None:
     ],
 )
 def test_content_type_is_returned_exactly_as_first_spelled(api: Api, spelling: str) -> None:
-    """Case and parameters are ignored in comparisons, kept in answers; no charset is added."""
+    """Case and parameters are ignored in comparisons, kept in responses; no charset is added."""
     path = api.create(spelling)
     assert api.head(path).headers["content-type"] == spelling
     assert api.get(path).headers["content-type"] == spelling

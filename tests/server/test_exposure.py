@@ -1,4 +1,4 @@
-"""§10.1: nobody serves a network without access control by accident."""
+"""§10.1: no server listens on a network without access control by accident."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.server.run import check_exposure
+from tailrace.server.lifecycle import check_exposure
 from tailrace.server.settings import Settings, SettingsError
 
 

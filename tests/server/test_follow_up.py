@@ -60,7 +60,7 @@ FOLLOW: dict[str, Callable[[Api, str, str], Iterator[int]]] = {
 
 
 def write_numbers(api: Api, path: str, failures: list[BaseException], *, publishing: int) -> None:
-    """Append 0, 1, 2, … and close; after every so many, publish the list of all."""
+    """Append 0, 1, 2, … and close; publish the list of all from time to time."""
     writer = Api(api.server)
     try:
         for number in range(COUNT):
@@ -83,7 +83,7 @@ def test_a_bootstrap_and_what_follows_it_have_each_message_once(
     Clients continue tailing using the returned Stream-Next-Offset, while a writer goes on.
 
     Method: several clients begin one after the other; each has the snapshot, the updates and what
-    follows. Where retention has passed one by, the server says 410 and it begins anew (X§3.4).
+    follows. Where retention has passed one by, the server says 410 and it begins again (X§3.4).
     """
     path = new_stream(api, JSON)
     failures: list[BaseException] = []

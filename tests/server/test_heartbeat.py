@@ -38,7 +38,7 @@ def test_heartbeats_are_comments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _read_until(events: EventStream, connection: Connection, mark: bytes) -> bytes:
-    """Raw bytes of the answer up to a mark; they do not go through the parser."""
+    """Raw bytes of the response up to a mark; they do not go through the parser."""
     raw = b""
     for piece in connection.iter_body(events.head):
         raw += piece

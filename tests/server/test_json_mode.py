@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 JSON = "application/json"
@@ -18,7 +17,7 @@ def stored(api: Api, body: bytes, content_type: str = JSON) -> bytes:
     return api.get(path).body
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "answer"),
     [
         (b'{"event": "created"}', b'[{"event": "created"}]'),
@@ -40,7 +39,7 @@ def test_arrays_are_flattened_by_exactly_one_level(api: Api, body: bytes, answer
     assert stored(api, body) == answer
 
 
-@pytest.mark.parametrize(
+@for_each(
     "element",
     [
         b"12345678901234567890",
@@ -73,7 +72,7 @@ def test_exact_bytes_survive(api: Api, element: bytes) -> None:
         assert stored(api, b" \t\r\n" + element + b"\n") == wrapped
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content_type",
     [
         "application/json",
@@ -90,7 +89,7 @@ def test_json_types(api: Api, content_type: str) -> None:
     assert stored(api, b"[1, 2]", content_type) == b"[1,2]"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content_type",
     [
         "application/xml+xml",
@@ -129,7 +128,7 @@ def test_an_empty_range_is_an_empty_array(api: Api) -> None:
     assert (response.body, response.headers["stream-closed"]) == (b"[]", "true")
 
 
-@pytest.mark.parametrize("body", [b"[]", b" [ \n ] "])
+@for_each("body", [b"[]", b" [ \n ] "])
 def test_an_empty_array_is_400_on_post_and_fine_on_put(api: Api, body: bytes) -> None:
     """POST: a no-op that is likely a client's bug. PUT: no initial messages."""
     path = api.path()

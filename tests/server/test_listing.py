@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.support.looping import for_each
 from tests.support.publishing import KINDS_ONCE
 from tests.support.streams import Api, check_common, check_problem, wait_until
 
@@ -223,7 +224,7 @@ class TestOrder:
 
 
 class TestPrefix:
-    @pytest.mark.parametrize(
+    @for_each(
         "prefix",
         [
             "a", "A", "user-", "user-1", "user_", "user", "%", "%2", "_", "a_", "a%", "a*", "a.",
@@ -253,9 +254,9 @@ class TestPrefix:
         assert ids(api, bucket, "prefix=a%2Bb") == ["a+b"]
         assert ids(api, bucket, "after=a+b") == ["a%20b", "a+b"]
 
-    @pytest.mark.parametrize("after", ["", "a", "a%", "aa", "b", "user-1", "é", "\U0010ffff", "🙂"])
-    @pytest.mark.parametrize("prefix", ["", "a", "user-", "é", "\U0010ffff"])
-    @pytest.mark.parametrize("limit", [1, 2, 1000])
+    @for_each("after", ["", "a", "a%", "aa", "b", "user-1", "é", "\U0010ffff", "🙂"])
+    @for_each("prefix", ["", "a", "user-", "é", "\U0010ffff"])
+    @for_each("limit", [1, 2, 1000])
     def test_prefix_after_and_limit_together(
         self, api: Api, everything: str, prefix: str, after: str, limit: int
     ) -> None:
@@ -293,7 +294,7 @@ class TestPages:
         ):
             assert ids(api, bucket, f"after={after}") == found, after
 
-    @pytest.mark.parametrize("limit", [1, 2, 7, 42, 43, 44, 1000])
+    @for_each("limit", [1, 2, 7, 42, 43, 44, 1000])
     def test_paging_gives_each_stream_once_and_in_order(
         self, api: Api, everything: str, limit: int
     ) -> None:
@@ -359,7 +360,7 @@ class TestPages:
 
 
 class TestRefused:
-    @pytest.mark.parametrize(
+    @for_each(
         "limit",
         [
             "", "0", "00", "-1", "1001", "9999", "10000", "99999999999999999999", "1.0", "1e2",
@@ -373,12 +374,12 @@ class TestRefused:
         problem = check_problem(response, 400, "query-invalid")
         assert "limit" in problem["detail"]
 
-    @pytest.mark.parametrize("limit", ["1", "2", "999", "1000", "%31", "0001"])
+    @for_each("limit", ["1", "2", "999", "1000", "%31", "0001"])
     def test_a_limit_inside_of_it_is_not(self, api: Api, limit: str) -> None:
         bucket = bucket_with(api, ["a"])
         assert ids(api, bucket, f"limit={limit}") == ["a"]
 
-    @pytest.mark.parametrize(
+    @for_each(
         "query",
         [
             "prefix=a&prefix=a", "after=a&after=b", "limit=1&limit=1", "prefix=&prefix=",

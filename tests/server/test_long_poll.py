@@ -13,7 +13,7 @@ TEXT = "text/plain"
 
 
 def poll(api: Api, path: str, offset: str, more: str = "") -> Connection:
-    """Send a long-poll on its own connection; its answer is read later."""
+    """Send a long-poll on its own connection; its response is read later."""
     connection = api.connect(30.0)
     connection.send_request("GET", f"{path}?offset={offset}&live=long-poll{more}")
     return connection

@@ -144,7 +144,7 @@ def test_only_post_is_allowed(api: Api) -> None:
 
 
 def test_which_stream_it_was(api: Api) -> None:
-    """A stream of the same name that is created anew has another time, and its own closure."""
+    """A stream of the same name that is created again has another time, and its own closure."""
     bucket = api.new_bucket()
     asked = {"bucket": bucket, "stream": "s", "byte": 0}
     path = api.create(path=api.in_bucket(bucket, "s"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api
 
 TELLING = [
@@ -17,7 +16,7 @@ TELLING = [
 ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "headers",
     [
         {"Origin": "https://evil.example"},
@@ -28,7 +27,7 @@ TELLING = [
     ],
     ids=str,
 )
-@pytest.mark.parametrize(("method", "path"), TELLING)
+@for_each(("method", "path"), TELLING)
 def test_a_page_of_another_origin_is_refused(
     api: Api, method: str, path: str, headers: dict[str, str]
 ) -> None:
@@ -36,7 +35,7 @@ def test_a_page_of_another_origin_is_refused(
     assert (answer.status, json.loads(answer.body)["code"]) == (403, "cross-origin-refused")
 
 
-@pytest.mark.parametrize(("method", "path"), TELLING)
+@for_each(("method", "path"), TELLING)
 def test_the_page_itself_and_programs_are_answered(api: Api, method: str, path: str) -> None:
     own = {"Origin": f"http://127.0.0.1:{api.server.port}", "Sec-Fetch-Site": "same-origin"}
     for headers in ({}, own):

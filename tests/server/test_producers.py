@@ -210,7 +210,7 @@ def test_a_zombie_on_a_closed_stream_is_403(api: Api) -> None:
 
 
 def test_a_close_only_without_producer_on_a_closed_stream_is_204(api: Api) -> None:
-    """Whoever closed it, closing again is a success for one who makes no claim."""
+    """Closing again succeeds without a producer claim, even after another client closed it."""
     path = api.create()
     api.append(path, b"a", claim(0, 0) | {"Stream-Closed": "true"})
     api.close_stream(path)

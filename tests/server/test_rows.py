@@ -260,7 +260,7 @@ class TestMany:
         assert [row["range"] for row in ends] == list(range(10_000))
 
     def test_a_reader_that_goes_away_is_forgotten(self, api: Api) -> None:
-        """In the middle of an answer that is larger than any buffer; others go on."""
+        """In the middle of a response that is larger than any buffer; others go on."""
         bucket = api.new_bucket()
         path = api.create(path=api.in_bucket(bucket, "s"))
         for _ in range(8):

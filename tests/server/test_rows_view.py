@@ -1,4 +1,4 @@
-"""What an answer of rows holds on to while it is made, over every store and without a socket."""
+"""What a response of rows holds on to while it is made, over every store and without a socket."""
 
 import asyncio
 import hashlib
@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from tailrace.protocol.state import Publish, SnapshotInfo
-from tailrace.server import rows
-from tailrace.server.access import Access
 from tailrace.server.errors import ArrowMissing
+from tailrace.server.guard.access import Access
+from tailrace.server.handlers.bulk import rows
 from tailrace.server.message import Frame, Request
 from tests.contract.harness import KINDS, World
 from tests.server.access.making import AccessToml, bearer
@@ -56,7 +56,7 @@ class Peer:
 def start(
     world: World, *ranges: dict[str, str], access: Access | None = None, token: str = ""
 ) -> tuple[Any, Peer]:
-    """An answer whose first piece is on its way."""
+    """A response whose first piece is on its way."""
     request = Request("POST", b"/-/rows", b"", {}, msgspec.json.encode({"ranges": ranges}))
     peer = Peer()
     if access is not None:
@@ -64,7 +64,7 @@ def start(
         request.principal = access.identify(request)
 
     async def begin() -> Any:
-        answer = await rows.Rows(world.engine, access).answer(request)
+        answer = await rows.RowsHandler(world.engine, access).read(request)
         assert answer.live is not None
         answer.live.start(peer)
         return answer.live
@@ -73,7 +73,7 @@ def start(
 
 
 def drain(world: World, live: Any, peer: Peer, count: int = sys.maxsize) -> None:
-    """Let the peer read so many pieces more."""
+    """Let the peer read this many pieces more."""
 
     async def read() -> None:
         async with asyncio.timeout(20):
@@ -128,7 +128,7 @@ def test_a_slow_reader_does_not_outlive_its_rights(
         toml.remove(token)
         access.reload()
     else:
-        monkeypatch.setattr("tailrace.server.access.access._now_ms", lambda: 1 << 50)
+        monkeypatch.setattr("tailrace.server.guard.access.access._now_ms", lambda: 1 << 50)
     drain(world, live, peer)
     assert peer.finished
     found = pa.ipc.open_stream(b"".join(peer.pieces)).read_all().to_pylist()
@@ -137,7 +137,7 @@ def test_a_slow_reader_does_not_outlive_its_rights(
     ends = [(row["range"], row["status"]) for row in found if row["status"] is not None]
     assert ends == [(at, "credentials-refused") for at in range(3)]
     detail = json.loads(found[-1]["detail"])
-    assert detail["status"] == 401 and "not good any more" in detail["detail"]
+    assert detail["status"] == 401 and "no longer valid" in detail["detail"]
 
 
 def test_a_snapshot_takes_nothing_from_who_reads(world: World) -> None:
@@ -214,10 +214,10 @@ def test_it_is_a_read_and_restarts_a_sliding_ttl(tmp_path: Path) -> None:
 def test_without_arrow_it_says_what_to_install(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "tailrace.server.arrow", raising=False)
+    monkeypatch.delitem(sys.modules, "tailrace.server.handlers.bulk.arrow", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     request = Request("POST", b"/-/rows", b"", {}, b'{"ranges":[]}')
     with pytest.raises(ArrowMissing) as caught:
-        world.run(rows.Rows(world.engine).answer(request))
+        world.run(rows.RowsHandler(world.engine).read(request))
     assert caught.value.status == 501
     assert "pip install 'tailrace[arrow]'" in caught.value.detail

@@ -7,8 +7,8 @@ import asyncio
 from tailrace.engine.engine import Engine, Outcome
 from tailrace.engine.memory import MemoryStore
 from tailrace.protocol.state import Append, Create
+from tailrace.server.handlers.reads import Where
 from tailrace.server.message import Frame, Request
-from tailrace.server.reads import Where
 from tailrace.server.service import Service, clock_ms
 from tailrace.server.settings import Settings
 

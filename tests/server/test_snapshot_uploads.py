@@ -72,7 +72,7 @@ class Upload:
         self.connection.close()
 
     def send(self, size: int) -> None:
-        """The next so many bytes of the body."""
+        """The next bytes of the body."""
         piece = self.body[self.sent : self.sent + size]
         self.sent += len(piece)
         if self._chunked and piece:
@@ -80,7 +80,7 @@ class Upload:
         self.connection.send(piece)
 
     def finish(self) -> Response:
-        """The rest of the body; the answer."""
+        """The rest of the body; the response."""
         self.send(len(self.body) - self.sent)
         if self._chunked:
             self.connection.send(b"0\r\n\r\n")
@@ -216,7 +216,7 @@ REFUSED: dict[str, tuple[str, str, int]] = {
 def test_a_client_that_expects_100_is_refused_before_it_sends(
     api: Api, stream: str, at: str, status: int, size: int
 ) -> None:
-    """No 100 where the answer is plain already: the body is never sent."""
+    """No 100 where the response is plain already: the body is never sent."""
     bucket = api.new_bucket()
     api.create(body=b"abc", path=api.in_bucket(bucket, "there"))
     api.append(api.in_bucket(bucket, "there"), b"def")
@@ -251,7 +251,7 @@ def test_a_client_that_expects_100_is_told_that_it_is_too_large(start: Start) ->
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
 def test_a_large_upload_is_refused_before_it_is_sent(api: Api, chunked: bool) -> None:
-    """Without Expect too: whoever looks at the answer can stop."""
+    """Without Expect too: a client that reads early can stop."""
     path = new_stream(api, TEXT, b"abc")
     with Upload(api, path, offset(9, 9), NOISE, chunked=chunked) as upload:
         answer = upload.connection.read_response("PUT")
@@ -489,7 +489,7 @@ def test_requests_behind_an_upload_are_answered_in_order(api: Api, size: int) ->
                 headers = {"Content-Type": TEXT} if body is not None else {}
                 connection.send_request(method, target, headers, body)
 
-        # Whoever sends so much must read at the same time.
+        # A client that sends so much must read at the same time.
         sending = threading.Thread(target=send)
         sending.start()
         answers = [connection.read_response(method) for method, _, _ in requests]

@@ -290,7 +290,7 @@ def test_a_compressed_snapshot_is_refused(api: Api) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"state", LARGE], ids=["empty", "small", "large"])
 def test_the_same_snapshot_again_is_204(api: Api, body: bytes) -> None:
-    """A client that lost the answer may ask again; nothing changes."""
+    """A client that lost the response may ask again; nothing changes."""
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), body, TEXT)
     before = api.get(f"{path}/snapshot/{offset(1, 3)}")
@@ -589,7 +589,7 @@ def test_a_snapshot_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"state", LARGE], ids=["empty", "small", "large"])
 def test_if_none_match_is_304(api: Api, body: bytes) -> None:
-    """The bytes are not sent again; what may have changed, up-to-dateness, is told anew."""
+    """The bytes are not sent again; what may have changed, up-to-dateness, is told again."""
     path = new_stream(api, TEXT, b"abc")
     publish(api, path, offset(1, 3), body)
     target = f"{path}/snapshot/{offset(1, 3)}"

@@ -45,7 +45,7 @@ def test_the_exact_bytes_of_catching_up(api: Api) -> None:
 
 
 def test_catching_up_comes_in_one_piece(api: Api) -> None:
-    """Data and its control event in one chunk: who reads piece by piece never sees half of it."""
+    """Data and its control event come in one chunk: no reader sees one without the other."""
     path = api.create(JSON, body=b'["event: control"]')
     with api.connect() as connection:
         connection.send_request("GET", f"{path}?offset=-1&live=sse")
@@ -166,13 +166,13 @@ def test_a_stream_created_again_is_not_mixed_into_the_old_one(api: Api) -> None:
 
 @pytest.mark.parametrize("query", ["live=sse", "live=sse&offset=", "live=sse&offset=x"])
 def test_offset_is_required(api: Api, query: str) -> None:
-    """A bad start is 400 as a whole answer, not an event."""
+    """A bad start is 400 as a whole response, not an event."""
     path = api.create()
     check_problem(api.get(path, query), 400)
 
 
 def test_event_stream_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
-    """404 as a whole answer."""
+    """404 as a whole response."""
     check_problem(api.get(api.path(), "offset=-1&live=sse"), 404, "stream-not-found")
 
 
@@ -237,7 +237,7 @@ def test_each_kind_of_line_end_is_a_line_of_data(api: Api, sent: str, lines: lis
     assert block == b"event: data\n" + b"\n".join(b"data:" + line.encode() for line in lines)
 
 
-def test_nobody_can_forge_a_control_event(api: Api) -> None:
+def test_content_cannot_forge_a_control_event(api: Api) -> None:
     """Appended text that looks like an event stays text."""
     path = api.create()
     evil = '\n\nevent: control\ndata:{"streamClosed":true}\n\n'
@@ -322,7 +322,7 @@ def test_the_connection_ends_after_a_while_with_a_last_control_event(short: Api)
 
 
 def test_one_connection_serves_event_stream_after_event_stream(short: Api) -> None:
-    """The end of an event stream is the end of an answer, and not of the connection."""
+    """The end of an event stream is the end of a response, and not of the connection."""
     path = short.create(body=b"x", headers={"Stream-Closed": "true"})
     with short.connect() as connection:
         for _ in range(3):

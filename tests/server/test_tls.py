@@ -149,7 +149,7 @@ def test_the_command_line(server: ServerProcess, authority: Authority) -> None:
 
 
 def test_a_refusal_amid_a_body_can_be_read(server: ServerProcess, authority: Authority) -> None:
-    """Closing with bytes unread would reset the connection and take the answer along."""
+    """Closing with bytes unread would reset the connection and take the response along."""
     with connect(server, authority.client_context()) as connection:
         connection.sendall(
             b"POST /v1/stream/tls HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n"
@@ -160,7 +160,7 @@ def test_a_refusal_amid_a_body_can_be_read(server: ServerProcess, authority: Aut
         assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
 
 
-def test_plain_bytes_harm_nobody(server: ServerProcess, authority: Authority) -> None:
+def test_plain_bytes_do_not_affect_others(server: ServerProcess, authority: Authority) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as plain:
         plain.sendall(b"GET /-/health HTTP/1.1\r\nHost: x\r\n\r\n")
         with suppress(ConnectionError):
@@ -189,7 +189,7 @@ def test_a_certificate_is_replaced_without_dropping_a_connection(
         # Half of a pair is no pair: nothing changes, and the log says so.
         certificate.write_bytes(after_certificate.read_bytes())
         os.kill(server.pid, signal.SIGHUP)
-        wait_until(lambda: any("as it was" in event["event"] for event in server.events()))
+        wait_until(lambda: any("unchanged" in event["event"] for event in server.events()))
         assert name_of(server, authority) == "before"
 
         key.write_bytes(after_key.read_bytes())

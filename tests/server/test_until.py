@@ -10,7 +10,7 @@ JSON = "application/json"
 
 
 def offsets(api: Api, path: str, count: int) -> list[str]:
-    """Append so many numbered messages; the offset before each, and the tail."""
+    """Append numbered messages; the offset before each, and the tail."""
     found = [api.tail(path)]
     for number in range(count):
         api.append(path, b"%d;" % number)

@@ -9,7 +9,7 @@ from tailrace.engine.engine import Engine
 from tailrace.engine.memory import MemoryStore
 from tailrace.server.service import Service, clock_ms
 from tailrace.server.settings import Settings
-from tailrace.server.wire import WireServer
+from tailrace.server.transports.wire import WireServer
 from tests.support.http import Connection
 
 

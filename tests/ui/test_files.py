@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import tailrace.server.ui
+import tailrace.server.handlers.ui
 from tests.support.server import AsgiServerProcess, BaseServerProcess, ServerProcess
 from tests.support.streams import Api, check_problem
 
-STATIC = Path(tailrace.server.ui.__file__).parent / "static"
+STATIC = Path(tailrace.server.handlers.ui.__file__).parent / "static"
 SERVERS: dict[str, Callable[..., BaseServerProcess]] = {
     "wire": ServerProcess,
     "asgi": AsgiServerProcess,

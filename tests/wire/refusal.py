@@ -23,7 +23,7 @@ def refused(
     Send raw bytes and expect a refusal that changes nothing; returns the problem document.
 
     `closes` says whether the connection must end with it; None allows both, but never a connection
-    that hangs: after the answer it either takes the next request or is at its end.
+    that hangs: after the response it either takes the next request or is at its end.
     """
     before = api.facts(path)
     response = exchange(api, raw, path=path, closes=closes)
@@ -33,7 +33,7 @@ def refused(
 
 
 def exchange(api: Api, raw: bytes, *, path: str, closes: bool | None = None) -> Response:
-    """Send raw bytes, read one answer, and see that the connection goes on or ends cleanly."""
+    """Send raw bytes, read one response, and see that the connection goes on or ends cleanly."""
     with api.connect() as connection:
         connection.send(raw)
         response = connection.read_response()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.http import Connection
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 from tests.wire.conftest import BODY_BYTES_MAX
 from tests.wire.refusal import CONTENT, exchange, head, post, refused
@@ -16,7 +17,7 @@ def path(api: Api) -> str:
     return api.create(body=CONTENT)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "length",
     [
         "-1",
@@ -40,14 +41,14 @@ def test_bad_content_length(api: Api, path: str, length: str) -> None:
     refused(api, raw, 400, "request-malformed", path=path, closes=True)
 
 
-@pytest.mark.parametrize("second", ["3", "4"])
+@for_each("second", ["3", "4"])
 def test_duplicate_content_length(api: Api, path: str, second: str) -> None:
     """Two Content-Length headers are 400, even if they agree: proxies may differ about them."""
     raw = post(path, "Content-Length: 3", f"Content-Length: {second}", body=b"abcd")
     refused(api, raw, 400, "request-malformed", path=path, closes=True)
 
 
-@pytest.mark.parametrize("order", [1, -1])
+@for_each("order", [1, -1])
 def test_content_length_with_transfer_encoding(api: Api, path: str, order: int) -> None:
     """Both framings in one request are the classic way to smuggle another request in."""
     lines = ["Content-Length: 3", "Transfer-Encoding: chunked"][::order]
@@ -55,7 +56,7 @@ def test_content_length_with_transfer_encoding(api: Api, path: str, order: int) 
     refused(api, raw, 400, "request-malformed", path=path, closes=True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "coding",
     [
         "gzip",
@@ -78,7 +79,7 @@ def test_transfer_coding_that_is_not_chunked(api: Api, path: str, coding: str) -
     assert api.facts(path) == before
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         b"-1\r\nabc\r\n0\r\n\r\n",
@@ -148,7 +149,7 @@ def test_unusual_but_valid_chunks_are_taken(api: Api, path: str, body: bytes) ->
     assert api.read_all(path) == CONTENT + b"abc"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "lines",
     [
         ["X : space before the colon"],
@@ -174,7 +175,7 @@ def test_bad_header_lines(api: Api, path: str, lines: list[str]) -> None:
     refused(api, raw, 400, "request-malformed", path=path, closes=True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     [
         "GET {path} HTTP/1.2",
@@ -228,7 +229,7 @@ def test_missing_host(api: Api, path: str) -> None:
     assert "Host" in problem["detail"]
 
 
-@pytest.mark.parametrize("second", ["x", "y"])
+@for_each("second", ["x", "y"])
 def test_two_hosts(api: Api, path: str, second: str) -> None:
     """RFC 9112, 3.2: more than one Host line must be answered 400."""
     raw = head(f"GET {path} HTTP/1.1", f"Host: {second}")
@@ -293,7 +294,7 @@ def test_header_block_too_large(api: Api, path: str) -> None:
     refused(api, raw, 431, "headers-too-large", path=path, closes=True)
 
 
-@pytest.mark.parametrize("part", ["name", "value"])
+@for_each("part", ["name", "value"])
 def test_one_header_too_large(api: Api, path: str, part: str) -> None:
     """A single header name or value of 40 KiB: 431."""
     line = "X" * 40_960 + ": v" if part == "name" else "X: " + "v" * 40_960
@@ -302,7 +303,7 @@ def test_one_header_too_large(api: Api, path: str, part: str) -> None:
     )
 
 
-@pytest.mark.parametrize("part", ["name", "value"])
+@for_each("part", ["name", "value"])
 def test_header_without_an_end(api: Api, path: str, part: str) -> None:
     """A header that never ends is answered 431 long before it could fill memory."""
     line = "X" * 200_000 if part == "name" else "X: " + "v" * 200_000
@@ -310,7 +311,7 @@ def test_header_without_an_end(api: Api, path: str, part: str) -> None:
     refused(api, raw, 431, "headers-too-large", path=path, closes=True)
 
 
-@pytest.mark.parametrize("distinct", [True, False])
+@for_each("distinct", [True, False])
 def test_too_many_headers(api: Api, path: str, distinct: bool) -> None:
     """Small headers are counted too, also when all have the same name."""
     lines = (f"X-{n if distinct else 0}: v" for n in range(2000))
@@ -326,7 +327,7 @@ def test_too_many_trailers(api: Api, path: str) -> None:
     refused(api, raw, 431, "headers-too-large", path=path, closes=True)
 
 
-@pytest.mark.parametrize("name", [b"X", b"X-%d"])
+@for_each("name", [b"X", b"X-%d"])
 def test_trailers_without_an_end(api: Api, path: str, name: bytes) -> None:
     """Trailers that go on and on cost neither memory nor the other clients' time."""
     start = post(path, "Transfer-Encoding: chunked", body=b"3\r\nabc\r\n0\r\n")
@@ -347,15 +348,15 @@ def test_trailers_without_an_end(api: Api, path: str, name: bytes) -> None:
     assert api.read_all(path) == CONTENT
 
 
-@pytest.mark.parametrize("where", ["path", "query"])
-@pytest.mark.parametrize("size", [10_000, 60_000, 200_000])
+@for_each("where", ["path", "query"])
+@for_each("size", [10_000, 60_000, 200_000])
 def test_uri_too_long(api: Api, path: str, where: str, size: int) -> None:
     """A target of more than 8 KiB is 414, wherever it is long and however long it is."""
     target = path + ("" if where == "path" else "?x=") + "a" * size
     refused(api, head(f"GET {target} HTTP/1.1"), 414, "uri-too-long", path=path, closes=True)
 
 
-@pytest.mark.parametrize("method", ["PATCH", "TRACE", "PROPFIND", "QUERY", "LOCK"])
+@for_each("method", ["PATCH", "TRACE", "PROPFIND", "QUERY", "LOCK"])
 def test_method_that_streams_do_not_have(api: Api, path: str, method: str) -> None:
     """405, with Allow saying what there is."""
     before = api.facts(path)
@@ -366,7 +367,7 @@ def test_method_that_streams_do_not_have(api: Api, path: str, method: str) -> No
     assert api.facts(path) == before
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+@for_each("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_method_that_our_own_paths_do_not_have(api: Api, path: str, method: str) -> None:
     """`/-/health` is for reading: 405 with its own Allow."""
     raw = head(f"{method} /-/health HTTP/1.1", "Content-Length: 0")
@@ -379,8 +380,8 @@ def test_method_that_our_own_paths_do_not_have(api: Api, path: str, method: str)
     }
 
 
-@pytest.mark.parametrize("method", ["FOO", "X-CUSTOM", "A" * 100])
-def test_method_that_nobody_knows(api: Api, path: str, method: str) -> None:
+@for_each("method", ["FOO", "X-CUSTOM", "A" * 100])
+def test_unknown_method(api: Api, path: str, method: str) -> None:
     """400, 405 or 501: all tell a client the truth about a method that does not exist."""
     before = api.facts(path)
     response = exchange(api, head(f"{method} {path} HTTP/1.1"), path=path)
@@ -389,7 +390,7 @@ def test_method_that_nobody_knows(api: Api, path: str, method: str) -> None:
     assert api.facts(path) == before
 
 
-@pytest.mark.parametrize("target", ["example.org:443", "{path}", "http://x/", "*"])
+@for_each("target", ["example.org:443", "{path}", "http://x/", "*"])
 def test_connect_is_refused(api: Api, path: str, target: str) -> None:
     """The server is no proxy."""
     raw = head(f"CONNECT {target.format(path=path)} HTTP/1.1")
@@ -398,9 +399,9 @@ def test_connect_is_refused(api: Api, path: str, target: str) -> None:
     check_problem(response, response.status)
 
 
-@pytest.mark.parametrize("target", ["example.org:443", "{path}"])
+@for_each("target", ["example.org:443", "{path}"])
 def test_connect_behind_another_request_is_refused(api: Api, path: str, target: str) -> None:
-    """In its turn, after the answer to the append before it, and never by silence."""
+    """In its turn, after the response to the append before it, and never by silence."""
     raw = post(path, "Content-Length: 3", body=b"abc")
     raw += head(f"CONNECT {target.format(path=path)} HTTP/1.1")
     with api.connect() as connection:
@@ -418,7 +419,7 @@ UPGRADE = (
 
 
 def test_upgrade_to_h2c_is_ignored(api: Api, path: str) -> None:
-    """RFC 9110, 7.8: a server may ignore Upgrade; the answer is the one of HTTP/1.1."""
+    """RFC 9110, 7.8: a server may ignore Upgrade; the response is the one of HTTP/1.1."""
     response = exchange(api, head(f"GET {path} HTTP/1.1", *UPGRADE), path=path)
     assert (response.status, response.body) == (200, CONTENT)
 
@@ -469,7 +470,7 @@ def test_a_body_in_many_tiny_chunks_is_one_body(api: Api, path: str, chunks: int
 
 @pytest.mark.parametrize("body", [b"", b"abc"])
 def test_upgrade_behind_another_request_is_answered(api: Api, path: str, body: bytes) -> None:
-    """A pipelined Upgrade gets an answer in its turn, with or without a body."""
+    """A pipelined Upgrade gets a response in its turn, with or without a body."""
     raw = post(path, "Content-Length: 3", body=b"abc")
     raw += post(path, *UPGRADE, "Stream-Closed: true", f"Content-Length: {len(body)}", body=body)
     with api.connect() as connection:
@@ -485,13 +486,13 @@ def test_websocket_upgrade_is_answered_as_plain_http(api: Api, path: str) -> Non
     assert (response.status, response.body) == (200, CONTENT)
 
 
-@pytest.mark.parametrize("sent", [0, 1, 50])
+@for_each("sent", [0, 1, 50])
 def test_cut_off_mid_body_by_length(api: Api, path: str, sent: int) -> None:
     """A client that goes away in the middle of its body has appended nothing."""
     _cut_off(api, path, post(path, "Content-Length: 100", body=b"x" * sent))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         b"",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 from tests.wire.refusal import CONTENT, exchange, head, refused
 
@@ -111,24 +112,24 @@ def post_refused(api: Api, path: str, status: int, code: str | None, *lines: str
     refused(api, raw, status, code, path=path, closes=False)
 
 
-@pytest.mark.parametrize("value", BAD_TTL)
+@for_each("value", BAD_TTL)
 def test_bad_stream_ttl(api: Api, path: str, value: str) -> None:
     """§5.1: a non-negative integer without leading zeros, sign, point or exponent."""
     put_refused(api, path, 400, "header-invalid", f"Stream-TTL: {value}")
 
 
 def test_repeated_stream_ttl(api: Api, path: str) -> None:
-    """Which of two would count nobody can say."""
+    """Two values would be ambiguous."""
     put_refused(api, path, 400, "header-invalid", "Stream-TTL: 60", "Stream-TTL: 60")
 
 
-@pytest.mark.parametrize("value", BAD_EXPIRY)
+@for_each("value", BAD_EXPIRY)
 def test_bad_stream_expires_at(api: Api, path: str, value: str) -> None:
     """§5.1: an RFC 3339 timestamp of a moment that exists."""
     put_refused(api, path, 400, "header-invalid", f"Stream-Expires-At: {value}")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [
         "1970-01-01T00:00:00Z",
@@ -150,7 +151,7 @@ def test_expiry_long_ago_is_a_life_that_is_over(api: Api, value: str) -> None:
         assert connection.request("GET", path).body == b"y"
 
 
-@pytest.mark.parametrize("value", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999-23:59"])
+@for_each("value", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999-23:59"])
 def test_expiry_at_the_end_of_time(api: Api, value: str) -> None:
     """The last moments that RFC 3339 can name neither overflow nor break HEAD."""
     path = api.path()
@@ -168,7 +169,7 @@ def test_ttl_and_expires_at_exclude_each_other(api: Api, path: str) -> None:
     put_refused(api, path, 400, "header-invalid", *lines)
 
 
-@pytest.mark.parametrize("value", BAD_CONTENT_TYPE, ids=lambda value: value[:24])
+@for_each("value", BAD_CONTENT_TYPE, ids=lambda value: value[:24])
 def test_bad_content_type(api: Api, path: str, value: str) -> None:
     """What is not `type/subtype` is 400 on PUT and on POST, not a mismatch."""
     new = api.path()
@@ -196,14 +197,14 @@ def test_missing_content_type(api: Api, path: str) -> None:
     post_refused(api, path, 400, "content-type-missing")
 
 
-@pytest.mark.parametrize("value", ["text/html", "application/json", "text/plainx", "xtext/plain"])
+@for_each("value", ["text/html", "application/json", "text/plainx", "xtext/plain"])
 def test_content_type_of_another_stream(api: Api, path: str, value: str) -> None:
     """§5.2: valid but different is 409."""
     post_refused(api, path, 409, "content-type-mismatch", f"Content-Type: {value}")
 
 
-@pytest.mark.parametrize("header", ["Producer-Epoch", "Producer-Seq"])
-@pytest.mark.parametrize("value", BAD_INTEGER)
+@for_each("header", ["Producer-Epoch", "Producer-Seq"])
+@for_each("value", BAD_INTEGER)
 def test_bad_producer_integer(api: Api, path: str, header: str, value: str) -> None:
     """§5.2.1: a non-negative integer up to 2^53-1."""
     values = {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0", header: value}
@@ -211,7 +212,7 @@ def test_bad_producer_integer(api: Api, path: str, header: str, value: str) -> N
     post_refused(api, path, 400, "header-invalid", "Content-Type: text/plain", *lines)
 
 
-@pytest.mark.parametrize("missing", [1, 2, 3, 4, 5, 6])
+@for_each("missing", [1, 2, 3, 4, 5, 6])
 def test_some_producer_headers_but_not_all(api: Api, path: str, missing: int) -> None:
     """§5.2.1: all three or none; each of the six ways to send one or two is 400."""
     headers = ["Producer-Id: p", "Producer-Epoch: 0", "Producer-Seq: 0"]
@@ -219,14 +220,14 @@ def test_some_producer_headers_but_not_all(api: Api, path: str, missing: int) ->
     post_refused(api, path, 400, "header-invalid", "Content-Type: text/plain", *some)
 
 
-@pytest.mark.parametrize("value", ["", "   ", "p" * 513])
+@for_each("value", ["", "   ", "p" * 513])
 def test_bad_producer_id(api: Api, path: str, value: str) -> None:
     """§5.2.1: empty is 400; there is a limit to what is kept."""
     lines = (f"Producer-Id: {value}", "Producer-Epoch: 0", "Producer-Seq: 0")
     post_refused(api, path, 400, "header-invalid", "Content-Type: text/plain", *lines)
 
 
-@pytest.mark.parametrize("name", ["Producer-Id", "Producer-Epoch", "Producer-Seq", "Stream-Seq"])
+@for_each("name", ["Producer-Id", "Producer-Epoch", "Producer-Seq", "Stream-Seq"])
 def test_repeated_writer_header(api: Api, path: str, name: str) -> None:
     """A header that names the writer or its place must come once: two are no value."""
     values = {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0", "Stream-Seq": "1"}
@@ -242,7 +243,7 @@ def test_repeated_writer_header(api: Api, path: str, name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("value", ["", " ", "s" * 513])
+@for_each("value", ["", " ", "s" * 513])
 def test_bad_stream_seq(api: Api, path: str, value: str) -> None:
     """An empty or overlong Stream-Seq is 400."""
     post_refused(
@@ -250,7 +251,7 @@ def test_bad_stream_seq(api: Api, path: str, value: str) -> None:
     )
 
 
-@pytest.mark.parametrize("coding", ["gzip", "br", "zstd", "deflate", "x-unknown"])
+@for_each("coding", ["gzip", "br", "zstd", "deflate", "x-unknown"])
 def test_content_encoding_of_a_request(api: Api, path: str, coding: str) -> None:
     """A coded body must not be stored as if it were plain: 415 (RFC 9110, 8.4) or 400."""
     before = api.facts(path)
@@ -261,7 +262,7 @@ def test_content_encoding_of_a_request(api: Api, path: str, coding: str) -> None
     assert api.facts(path) == before
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [
         "",
@@ -288,7 +289,7 @@ def test_if_none_match_that_matches_nothing(api: Api, path: str, value: str) -> 
     assert (response.status, response.body) == (200, CONTENT)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [
         "",
@@ -314,9 +315,7 @@ def test_bad_accept_encoding_is_answered(api: Api, value: str) -> None:
         assert response.body == b"y" * 5000
 
 
-@pytest.mark.parametrize(
-    "value", ["false", "yes", "1", "", "TRUE!", "tru", "true, false", "truetrue"]
-)
+@for_each("value", ["false", "yes", "1", "", "TRUE!", "tru", "true, false", "truetrue"])
 def test_stream_closed_with_another_value_is_absent(api: Api, path: str, value: str) -> None:
     """§4.1: anything but `true` is as if the header were not there, and no error."""
     lines = ("Content-Type: text/plain", f"Stream-Closed: {value}", "Content-Length: 1")
@@ -329,7 +328,7 @@ def test_stream_closed_with_another_value_is_absent(api: Api, path: str, value: 
     refused(api, raw, 400, "body-empty", path=path, closes=False)
 
 
-@pytest.mark.parametrize("host", ["", "a b", "x/y", "user@x", "x:port", "\xff", "x,y"])
+@for_each("host", ["", "a b", "x/y", "user@x", "x:port", "\xff", "x,y"])
 def test_odd_hosts_are_answered(api: Api, path: str, host: str) -> None:
     """Host only ever ends up in Location: it may be refused, and must not break anything."""
     new = api.path()
@@ -359,7 +358,7 @@ def test_white_space_around_a_value_is_not_part_of_it(api: Api, path: str, paddi
     assert again.status == 204, again.body
 
 
-@pytest.mark.parametrize("padding", [" ", "\t"])
+@for_each("padding", [" ", "\t"])
 def test_white_space_around_a_value_of_put(api: Api, path: str, padding: str) -> None:
     """The same on the way in of a create."""
     new = api.path()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 from tests.wire.refusal import head, refused
 
@@ -93,8 +92,8 @@ BAD_JSON = [
 ]
 
 
-@pytest.mark.parametrize("content_type", [JSON, "application/vnd.x+json"])
-@pytest.mark.parametrize("body", BAD_JSON, ids=lambda body: repr(body)[:32])
+@for_each("content_type", [JSON, "application/vnd.x+json"])
+@for_each("body", BAD_JSON, ids=lambda body: repr(body)[:32])
 def test_bad_json_is_not_appended(api: Api, content_type: str, body: bytes) -> None:
     """400 with a code, and the stream keeps what it had."""
     path = api.create(content_type, b'[{"kept":true}]')
@@ -104,7 +103,7 @@ def test_bad_json_is_not_appended(api: Api, content_type: str, body: bytes) -> N
     refused(api, raw, 400, code, path=path, closes=False)
 
 
-@pytest.mark.parametrize("body", [b"NaN", b"[1,]", b'"\xff"', b"\xef\xbb\xbf{}", b" ", b"[" * 5000])
+@for_each("body", [b"NaN", b"[1,]", b'"\xff"', b"\xef\xbb\xbf{}", b" ", b"[" * 5000])
 def test_bad_json_creates_nothing(api: Api, body: bytes) -> None:
     """The first content of a PUT is judged like an append."""
     path = api.path()
@@ -113,7 +112,7 @@ def test_bad_json_creates_nothing(api: Api, body: bytes) -> None:
     assert api.head(path).status == 404
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         b"1e400",

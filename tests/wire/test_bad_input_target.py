@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 from tests.wire.refusal import CONTENT, exchange, head, refused
 
@@ -49,8 +50,8 @@ BAD_NAMES = [
 ]
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE", "HEAD"])
-@pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: name[:24] or "empty")
+@for_each("method", ["GET", "PUT", "POST", "DELETE", "HEAD"])
+@for_each("name", BAD_NAMES, ids=lambda name: name[:24] or "empty")
 def test_bad_path(api: Api, path: str, method: str, name: str) -> None:
     """A path that is not a clean UTF-8 name is 400 for every method."""
     before = api.facts(path)
@@ -67,7 +68,7 @@ def test_bad_path(api: Api, path: str, method: str, name: str) -> None:
     assert api.facts(path) == before
 
 
-@pytest.mark.parametrize(
+@for_each(
     "target",
     [
         "/",
@@ -85,7 +86,7 @@ def test_path_that_is_not_served(api: Api, path: str, target: str) -> None:
     refused(api, head(f"GET {target} HTTP/1.1"), 404, "route-not-found", path=path, closes=False)
 
 
-@pytest.mark.parametrize("target", ["/V1/stream/x", "/v2/stream/x", "/abc", "/Bucket/s", "/a.b.c"])
+@for_each("target", ["/V1/stream/x", "/v2/stream/x", "/abc", "/Bucket/s", "/a.b.c"])
 def test_path_that_would_be_in_a_bucket_of_an_impossible_name(
     api: Api, path: str, target: str
 ) -> None:
@@ -93,7 +94,7 @@ def test_path_that_would_be_in_a_bucket_of_an_impossible_name(
     refused(api, head(f"GET {target} HTTP/1.1"), 400, "bucket-invalid", path=path, closes=False)
 
 
-@pytest.mark.parametrize("byte", [0x80, 0xC3, 0xFF])
+@for_each("byte", [0x80, 0xC3, 0xFF])
 def test_raw_bytes_beyond_ascii_in_the_target(api: Api, path: str, byte: int) -> None:
     """A target is ASCII (RFC 9112, 3.2); other bytes must come percent-encoded."""
     raw = head(f"GET {path}{chr(byte)} HTTP/1.1")
@@ -108,7 +109,7 @@ def test_fragment_in_the_target(api: Api, path: str) -> None:
     assert api.head(f"{path}-new").status == 404
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     [
         "a/b/c/d/e",
@@ -148,7 +149,7 @@ def test_a_path_is_decoded_once(api: Api) -> None:
     assert api.get(f"{base}-%2541").status == 404
 
 
-@pytest.mark.parametrize(
+@for_each(
     "query",
     [
         "offset=",
@@ -208,9 +209,7 @@ def test_bad_query(api: Api, path: str, query: str) -> None:
     assert problem["code"] in ("query-invalid", "offset-invalid")
 
 
-@pytest.mark.parametrize(
-    "query", ["offset=0000000000000001_0000000000000005", "x=1&y", "&&", "=", "?"]
-)
+@for_each("query", ["offset=0000000000000001_0000000000000005", "x=1&y", "&&", "=", "?"])
 def test_queries_are_of_no_concern_to_writes(api: Api, path: str, query: str) -> None:
     """Unknown parameters are ignored (§9.1), and the known ones are for reads."""
     assert (
@@ -218,8 +217,8 @@ def test_queries_are_of_no_concern_to_writes(api: Api, path: str, query: str) ->
     )
 
 
-@pytest.mark.parametrize("live", ["", "&live=long-poll", "&live=sse"])
-@pytest.mark.parametrize(
+@for_each("live", ["", "&live=long-poll", "&live=sse"])
+@for_each(
     ("message", "byte", "code"),
     [
         (0, 1, "offset-misaligned"),
@@ -246,9 +245,9 @@ def test_offset_that_the_stream_never_gave(
     refused(api, raw, 400, code, path=path, closes=False)
 
 
-@pytest.mark.parametrize("live", ["", "&live=long-poll", "&live=sse"])
-@pytest.mark.parametrize("message", [0, 1, 2, 3, 4])
-@pytest.mark.parametrize("byte", range(11))
+@for_each("live", ["", "&live=long-poll", "&live=sse"])
+@for_each("message", [0, 1, 2, 3, 4])
+@for_each("byte", range(11))
 def test_offset_inside_a_json_batch(api: Api, live: str, message: int, byte: int) -> None:
     """In a batch of `1`, `22`, `3` exactly its four boundaries are offsets, in every read mode."""
     path = api.create("application/json")
@@ -261,7 +260,7 @@ def test_offset_inside_a_json_batch(api: Api, live: str, message: int, byte: int
         assert api.get(target).body == boundaries[message, byte]
 
 
-@pytest.mark.parametrize("live", ["long-poll", "sse"])
+@for_each("live", ["long-poll", "sse"])
 def test_offset_of_an_empty_stream(api: Api, live: str) -> None:
     """On a stream without content only the beginning exists."""
     path = api.create()

@@ -1,4 +1,4 @@
-"""What a connection owes its client: order, patience, an answer to all that arrived, an end."""
+"""What a connection owes its client: order, patience, a response to all that arrived, an end."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def check_conversation(connection: Connection, path: str) -> None:
 
 @pytest.mark.parametrize("times", [1, 5])
 def test_pipelined_requests_are_answered_in_order(api: Api, times: int) -> None:
-    """All requests in one packet: every answer comes, in order, each upon what was before it."""
+    """All requests in one packet: every response comes, in order, each upon what was before it."""
     path = api.path()
     packet = b"".join(raw for raw, *_ in conversation(path))
     with api.connect() as connection:
@@ -156,9 +156,9 @@ def test_nothing_runs_behind_connection_close(api: Api) -> None:
 
 def test_a_closing_answer_survives_what_is_sent_behind_it(api: Api) -> None:
     """
-    RFC 9112, 9.6: unread bytes at close would reset the connection and take the answer with them.
+    RFC 9112, 9.6: unread bytes at close would reset the connection and take the response with them.
 
-    The client asks for the end and sends more all the same; it must still get its whole answer.
+    The client asks for the end and sends more all the same; it must still get its whole response.
     """
     path = api.create()
     for _ in range(40):
@@ -225,7 +225,7 @@ def test_an_append_behind_the_long_poll_that_waits_for_it(api: Api) -> None:
 
 
 def test_a_refusal_behind_an_event_stream_does_not_disturb_it(api: Api) -> None:
-    """Broken bytes behind a live answer are answered after it, not into it."""
+    """Broken bytes behind a live response are answered after it, not into it."""
     path = api.create(body=b"x")
     with api.connect() as connection:
         events = EventStream(connection, f"{path}?offset=-1&live=sse")
@@ -243,7 +243,7 @@ def test_a_refusal_behind_an_event_stream_does_not_disturb_it(api: Api) -> None:
 
 
 def test_expect_continue(api: Api) -> None:
-    """The go-ahead comes before the body is sent, the answer after it."""
+    """The go-ahead comes before the body is sent, the response after it."""
     path = api.create()
     with api.connect() as connection:
         connection.send(post(path, "Expect: 100-continue", "Content-Length: 3"))
@@ -317,7 +317,7 @@ def test_expect_behind_an_append_comes_after_its_answer(api: Api) -> None:
 
 
 def test_http_1_0_closes(api: Api) -> None:
-    """Without keep-alive the connection ends after the answer; Host is not required."""
+    """Without keep-alive the connection ends after the response; Host is not required."""
     path = api.create(body=b"x")
     with api.connect() as connection:
         connection.send(f"GET {path} HTTP/1.0\r\n\r\n".encode())
@@ -375,7 +375,7 @@ def test_a_half_closed_client_gets_all_its_answers(api: Api, count: int) -> None
 
 @pytest.mark.parametrize("live", ["long-poll", "sse"])
 def test_a_half_closed_waiter_is_let_go(api: Api, live: str) -> None:
-    """Who closed its side and only waits is not kept waiting: the connection ends."""
+    """A half-closed client that only waits for data is disconnected."""
     path = api.create()
     with api.connect() as connection:
         connection.send(raw_request("GET", f"{path}?offset=now&live={live}"))

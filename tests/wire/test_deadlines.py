@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tailrace.server.wire import connection as connection_module
-from tailrace.server.wire import server as server_module
+from tailrace.server.transports.wire import connection as connection_module
+from tailrace.server.transports.wire import server as server_module
 from tests.support.in_process import InProcessServer
 from tests.support.streams import check_problem
 from tests.wire.refusal import head, post
@@ -117,7 +117,7 @@ def test_a_slow_body_that_goes_on_is_taken(server: InProcessServer) -> None:
 @deadline("KEEP_ALIVE_S")
 @pytest.mark.parametrize("first", [False, True])
 def test_an_idle_connection_is_closed(server: InProcessServer, first: bool) -> None:
-    """Without a request, before the first or after it, the connection ends without a word."""
+    """Without a request, before the first or after it, the connection is closed silently."""
     with server.connect() as connection:
         if first:
             assert connection.request("GET", "/-/health").status == 200
@@ -142,7 +142,7 @@ def test_a_waiting_reader_is_not_idle(server: InProcessServer, live: str) -> Non
 
 @deadline("WRITE_STALL_S")
 def test_a_client_that_never_reads_is_cut_off(server: InProcessServer) -> None:
-    """Answers that nobody takes end the connection, so that they do not stay in memory."""
+    """Unread responses end the connection, so that they do not stay in memory."""
     check_that_it_is_cut_off(server)
 
 

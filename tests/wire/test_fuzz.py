@@ -226,8 +226,8 @@ def test_well_formed_requests_do_what_the_model_does(
     """
     Any mix of valid requests, pipelined and cut anywhere, changes a stream like the model.
 
-    Goal: framing never leaks between requests, and each answer is the one of its own request.
-    Method: predict status, tail and content of every answer from a model of thirty lines.
+    Goal: framing never leaks between requests, and each response is the one of its own request.
+    Method: predict status, tail and content of every response from a model of thirty lines.
     """
     path = fuzzed.create()
     model = Model()
@@ -262,7 +262,7 @@ def is_subsequence(part: bytes, whole: bytes) -> bool:
 
 
 def is_new_data(answer: Response) -> bool:
-    """Whether this is the answer to an append that is in: 200 with a producer, 204 without."""
+    """Whether this is the response to an append that is in: 200 with a producer, 204 without."""
     if "stream-next-offset" not in answer.headers or "etag" in answer.headers:
         return False
     return answer.status == (200 if "producer-seq" in answer.headers else 204)
@@ -458,7 +458,7 @@ def test_any_target_gets_an_answer(fuzzed: Fuzzed, name: str, query: str) -> Non
     assert [answer.status for answer in created] in ([201], [400])
     found = fuzzed.speak([f"GET {target}?{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode()])
     statuses = [answer.status for answer in found]
-    # A live read that only waits is let go without an answer once we closed our side.
+    # A live read that only waits is let go without a response once we closed our side.
     assert statuses in ([200], [400], []), found
     if created[0].status == 400:
         assert statuses == [400]

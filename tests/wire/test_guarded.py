@@ -1,4 +1,4 @@
-"""With access control on: nobody sends what they may not, not even into memory (§10.1)."""
+"""With access control: a body that may not be sent is refused before it is read (§10.1)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from tests.server.access.making import AccessToml
 from tests.support.http import Connection
+from tests.support.looping import for_each
 from tests.support.server import ServerProcess
 from tests.support.together import wait_until
 
@@ -34,8 +35,8 @@ def server(access: AccessToml, reader: str) -> Iterator[ServerProcess]:
         yield started
 
 
-@pytest.mark.parametrize(("who", "status"), [("nobody", 401), ("a guess", 401), ("reader", 403)])
-@pytest.mark.parametrize(
+@for_each(("who", "status"), [("nobody", 401), ("a guess", 401), ("reader", 403)])
+@for_each(
     "body",
     [
         f"Content-Length: {LARGE}\r\n",
@@ -43,7 +44,7 @@ def server(access: AccessToml, reader: str) -> Iterator[ServerProcess]:
         "Transfer-Encoding: chunked\r\n",
     ],
 )
-@pytest.mark.parametrize(
+@for_each(
     "line",
     [
         "POST /v1/stream/x",
@@ -57,7 +58,7 @@ def server(access: AccessToml, reader: str) -> Iterator[ServerProcess]:
 def test_a_body_is_refused_before_it_is_sent(
     server: ServerProcess, reader: str, line: str, body: str, who: str, status: int
 ) -> None:
-    """Nothing of it is sent here, and the answer comes all the same, and is the only one."""
+    """Nothing of it is sent here, and the response comes all the same, and is the only one."""
     token = {"nobody": "", "a guess": "guess", "reader": reader}[who]
     credentials = f"Authorization: Bearer {token}\r\n" if token else ""
     with Connection.to(server.url) as connection:
@@ -85,7 +86,7 @@ def test_what_is_granted_is_served_on(server: ServerProcess, reader: str) -> Non
 def test_a_body_behind_a_request_that_waits_is_refused_before_it_is_sent(
     server: ServerProcess, access: AccessToml, reader: str
 ) -> None:
-    """Else one who may read could have others' bodies collected behind it, on any connection."""
+    """Otherwise a reader could have forbidden bodies collected behind its request."""
     operator = access.token("*:/")
     os.kill(server.pid, signal.SIGHUP)
     path = "/v1/stream/waits"

@@ -59,7 +59,7 @@ def test_a_refused_upload_behind_a_request_that_waits_leaves_nothing(api: Api, p
     wait_for_files(api, before, 0)
 
 
-def test_a_stream_that_is_made_anew_and_its_snapshot_in_one_go(api: Api, path: str) -> None:
+def test_a_stream_created_again_and_its_snapshot_in_one_packet(api: Api, path: str) -> None:
     """Requests of one connection are served in order: the snapshot is of the new stream."""
     parts = (
         format_request("DELETE", path, host=HOST),

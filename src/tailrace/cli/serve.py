@@ -50,7 +50,7 @@ def check_libraries() -> None:
         Failure: It has the client alone.
     """
     try:
-        import tailrace.server.run  # noqa: F401 - whether it can be imported is the question
+        import tailrace.server.lifecycle  # noqa: F401 - whether it can be imported is the question
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.startswith("tailrace"):
             raise
@@ -71,10 +71,10 @@ def serve(config: Path | None, **flags: str | bool | None) -> None:
     """Serve streams over HTTP."""
     check_libraries()
     from tailrace.engine.errors import EngineError
-    from tailrace.server.access import AccessFileInvalid
-    from tailrace.server.forwarded import ProxiesInvalid
-    from tailrace.server.limits import LimitsFileInvalid
-    from tailrace.server.run import serve as run
+    from tailrace.server.guard.access import AccessFileInvalid
+    from tailrace.server.guard.forwarded import ProxiesInvalid
+    from tailrace.server.guard.limits import LimitsFileInvalid
+    from tailrace.server.lifecycle import serve as run
     from tailrace.server.tls import TlsInvalid
 
     try:

@@ -1,8 +1,8 @@
 """
 The HTTP server.
 
-    connection -> wire or asgi -> service -> engine -> answer
-                                      \\-> live (long-poll, SSE) <- commits
+    connection -> transports -> service (routing, guard) -> handlers -> engine -> response
+                                                               \\-> live <- commits
 
 `service` knows no socket; `wire` and `asgi` are two thin transports that drive it.
 """

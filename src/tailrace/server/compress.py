@@ -1,7 +1,7 @@
 """
-Content codings for answers above 1 KiB.
+Content codings for responses above 1 KiB.
 
-Levels are the quick ones: a stream's answer is compressed for one reader, often once.
+The levels are fast ones: a response is often compressed for a single reader.
 """
 
 import zlib
@@ -17,68 +17,49 @@ __all__ = ["COMPRESS_BYTES_MIN", "Packer", "compress", "negotiate"]
 COMPRESS_BYTES_MIN: Final = 1024
 
 
-class _Zlib:
-    def __init__(self, bits: int) -> None:
-        self._packer = zlib.compressobj(1, zlib.DEFLATED, bits)
-
-    def pack(self, piece: bytes | memoryview) -> bytes:
-        return self._packer.compress(piece)
-
-    def finish(self) -> bytes:
-        return self._packer.flush()
-
-
-class _Brotli:
-    def __init__(self) -> None:
-        self._packer = brotli.Compressor(quality=3)
-
-    def pack(self, piece: bytes | memoryview) -> bytes:
-        data: bytes = self._packer.process(piece)
-        return data
-
-    def finish(self) -> bytes:
-        data: bytes = self._packer.finish()
-        return data
-
-
-class _Zstd:
-    def __init__(self) -> None:
-        self._packer = zstandard.ZstdCompressor(level=1).compressobj()
-
-    def pack(self, piece: bytes | memoryview) -> bytes:
-        return self._packer.compress(piece)
-
-    def finish(self) -> bytes:
-        return self._packer.flush()
-
-
-# The order is our preference among those that a client likes equally.
-_CODINGS: Final[dict[str, Callable[[], _Zstd | _Brotli | _Zlib]]] = {
-    "zstd": _Zstd,
-    "br": _Brotli,
-    "gzip": lambda: _Zlib(16 + zlib.MAX_WBITS),
-    "deflate": lambda: _Zlib(zlib.MAX_WBITS),
-}
-
-
 class Packer:
     """Compresses a body that comes in pieces."""
 
     def __init__(self, coding: str) -> None:
-        packer = _CODINGS[coding]()
-        self.pack = packer.pack
-        self.finish = packer.finish
+        self.pack, self.finish = _CODINGS[coding]()
+
+
+_Packing = tuple[Callable[[bytes | memoryview], bytes], Callable[[], bytes]]
+
+
+def _zstd() -> _Packing:
+    packer = zstandard.ZstdCompressor(level=1).compressobj()
+    return packer.compress, packer.flush
+
+
+def _brotli() -> _Packing:
+    packer = brotli.Compressor(quality=3)
+    return packer.process, packer.finish
+
+
+def _zlib(bits: int) -> _Packing:
+    packer = zlib.compressobj(1, zlib.DEFLATED, bits)
+    return packer.compress, packer.flush
+
+
+# In order of preference among codings of equal weight.
+_CODINGS: Final[dict[str, Callable[[], _Packing]]] = {
+    "zstd": _zstd,
+    "br": _brotli,
+    "gzip": lambda: _zlib(16 + zlib.MAX_WBITS),
+    "deflate": lambda: _zlib(zlib.MAX_WBITS),
+}
 
 
 def compress(coding: str, body: bytes) -> bytes:
-    """A whole body, compressed."""
+    """Compress a whole body."""
     packer = Packer(coding)
     return packer.pack(body) + packer.finish()
 
 
 @lru_cache(maxsize=256)
 def negotiate(accept: bytes) -> str | None:
-    """The coding that an Accept-Encoding header likes best, or None for the body as it is."""
+    """Return the coding that an Accept-Encoding header prefers, or None for none."""
     weights: dict[str, float] = {}
     for item in accept.decode("latin-1").lower().split(","):
         name, _, parameters = item.partition(";")

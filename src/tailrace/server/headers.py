@@ -1,8 +1,8 @@
-"""Header names as they go over the wire, and the headers that every answer carries."""
+"""Header names, the headers of every response, and conditional requests."""
 
 from typing import Final
 
-__all__ = ["COMMON", "PREFLIGHT", "caching", "vary"]
+__all__ = ["COMMON", "PREFLIGHT", "caching", "matches", "vary"]
 
 STREAM_NEXT_OFFSET: Final = b"Stream-Next-Offset"
 STREAM_UP_TO_DATE: Final = b"Stream-Up-To-Date"
@@ -26,9 +26,9 @@ TRUE: Final = b"true"
 FALSE: Final = b"false"
 NO_STORE: Final = (CACHE_CONTROL, b"no-store")
 SANDBOX: Final = (b"Content-Security-Policy", b"sandbox")
-"""§10.3: content of somebody's choice, of a type of their choice, is no page of this origin's."""
+"""§10.3: stored content has any type; a browser must not run it as a page of this origin."""
 
-# What a script in a browser may read of an answer.
+# What a script in a browser may read of a response.
 _EXPOSED: Final = (
     STREAM_NEXT_OFFSET, STREAM_UP_TO_DATE, STREAM_CLOSED, STREAM_CURSOR, STREAM_TTL,
     STREAM_EXPIRES_AT, STREAM_EARLIEST_OFFSET, STREAM_SNAPSHOT_OFFSET,
@@ -43,7 +43,7 @@ _ALLOWED: Final = (
 )  # fmt: skip
 
 COMMON: Final = [
-    # §10.7: on every answer, errors too.
+    # §10.7: on every response, errors too.
     (b"X-Content-Type-Options", b"nosniff"),
     (b"Cross-Origin-Resource-Policy", b"cross-origin"),
     (b"Access-Control-Allow-Origin", b"*"),
@@ -59,10 +59,18 @@ PREFLIGHT: Final = [
 
 
 def caching(directive: bytes, *, shared: bool) -> tuple[bytes, bytes]:
-    """Cache-Control; §10.2: where not all may read, caches that many share must not answer."""
+    """Cache-Control; §10.2: with access control, shared caches must not store a response."""
     return CACHE_CONTROL, directive if shared else b"private, " + directive
 
 
 def vary(*, shared: bool) -> tuple[bytes, bytes]:
-    """Vary; one browser may have several tokens, one after the other."""
+    """Vary; with access control also by token, since one browser may use several."""
     return b"Vary", b"Accept-Encoding" if shared else b"Accept-Encoding, Authorization"
+
+
+def matches(if_none_match: bytes | None, etag: bytes) -> bool:
+    """Whether an If-None-Match header names this ETag (§8.1)."""
+    if if_none_match is None:
+        return False
+    candidates = (item.strip().removeprefix(b"W/") for item in if_none_match.split(b","))
+    return any(item in (etag, b"*") for item in candidates)

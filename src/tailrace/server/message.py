@@ -3,24 +3,26 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:
-    from tailrace.server.access import Principal
+from tailrace.server.routing.target import UNRESOLVED, Target
 
-__all__ = ["BodySink", "Frame", "LiveBody", "Request", "Response", "Sink", "Waiting"]
+if TYPE_CHECKING:
+    from tailrace.server.guard.access import Principal
+
+__all__ = ["BodySink", "Frame", "LiveBody", "Reply", "Request", "Response", "Sink", "Waiting"]
 
 
 class BodySink(Protocol):
-    """Where a body goes that is too large to be collected: the service's side of a request."""
+    """Takes a body that is too large to be collected: the service's side of a request."""
 
     @property
     def blocked(self) -> bool:
-        """Read nothing more from the client until `drained` is called."""
+        """Whether to read nothing more from the client until `drained` is called."""
 
     drained: Callable[[], None] | None
 
     @property
     def size(self) -> int:
-        """How much has come so far."""
+        """The number of bytes received so far."""
 
     def write(self, data: bytes) -> None:
         """
@@ -31,18 +33,18 @@ class BodySink(Protocol):
         """
 
     def cancel(self) -> None:
-        """The rest will not come, or the request was refused."""
+        """Discard the body: the rest will not arrive, or the request was refused."""
 
 
 class Request:
-    """A whole request. Header names are in lower case; a repeated header is joined by a comma."""
+    """A request. Header names are in lower case; the values of a repeated header are joined."""
 
     __slots__ = (
         "address", "body", "headers", "method", "operation", "path", "principal", "query",
-        "repeated", "sink", "started",
+        "repeated", "sink", "started", "target",
     )  # fmt: skip
 
-    # What an app that we are mounted in says of how it was reached.
+    # How the client reached us: set by the transport.
     scheme: bytes
     prefix: bytes
 
@@ -50,26 +52,28 @@ class Request:
         self, method: str, path: bytes, query: bytes, headers: dict[bytes, bytes], body: bytes
     ) -> None:
         self.method = method
-        # As sent, still percent-encoded, without the prefix that an app is mounted under.
+        # As sent, still percent-encoded, without the prefix that the app is mounted under.
         self.path = path
         self.query = query
         self.headers = headers
         self.body = body
-        # Which headers came more than once, if any did.
+        # Resolved once: when the headers of an upload arrive, or when it is handled.
+        self.target: Target = UNRESOLVED
+        # The names of the headers that were repeated, if any were.
         self.repeated: frozenset[bytes] | None = None
-        # Where the body went, if it was not collected; `body` is empty then.
+        # Holds the body, if it was not collected; `body` is empty then.
         self.sink: BodySink | None = None
-        # Where it came from, as far as the transport knows.
+        # The peer of the connection, if the transport knows it.
         self.address = ""
-        # Who sent it, where there is access control.
+        # Set by the guard, if there is access control.
         self.principal: Principal | None = None
-        # What it asked for, and when the service got it: for the metrics.
+        # For the metrics; `started` is when the service got it.
         self.operation = "unknown"
         self.started = 0.0
 
     @property
     def url(self) -> bytes:
-        """Where the client found us, as far as it and the proxies before us say."""
+        """The URL that the client used, as its headers and those of proxies tell it."""
         scheme = self.headers.get(b"x-forwarded-proto", self.scheme)
         if scheme not in (b"http", b"https"):
             scheme = self.scheme
@@ -78,7 +82,7 @@ class Request:
 
 
 class Frame:
-    """A piece of a live answer, encoded once for however many readers."""
+    """A piece of a live response, encoded once for any number of readers."""
 
     __slots__ = ("_chunk", "data")
 
@@ -88,33 +92,33 @@ class Frame:
 
     @property
     def chunk(self) -> bytes:
-        """The same in HTTP/1.1 chunked framing."""
+        """The data in HTTP/1.1 chunked framing."""
         if self._chunk is None:
             self._chunk = b"".join((b"%x\r\n" % len(self.data), self.data, b"\r\n"))
         return self._chunk
 
 
 class Sink(Protocol):
-    """Where a live answer goes: a transport's side of it."""
+    """Takes a live response: the transport's side of it."""
 
     @property
     def blocked(self) -> bool:
-        """The peer is slow: write nothing more until `LiveBody.drained`."""
+        """Whether the peer is slow: write nothing more until `LiveBody.drained` is called."""
 
     def write_frame(self, frame: Frame) -> None: ...
 
     def finish(self) -> None:
-        """The answer is complete."""
+        """The response is complete."""
 
     def abort(self) -> None:
-        """The answer cannot be completed: cut the peer off, so that it notices."""
+        """The response cannot be completed: close the connection, so that the peer notices."""
 
 
 class LiveBody(Protocol):
-    """A body that goes on: the service's side of a live answer."""
+    """A body that is made while it is sent: the service's side of a live response."""
 
     endless: bool
-    """It waits for what is yet to come; a client that stops listening need not be written to."""
+    """Whether it waits for future data; then it can end when its client stops listening."""
 
     def start(self, sink: Sink) -> None: ...
 
@@ -126,7 +130,7 @@ class LiveBody(Protocol):
 
 
 class Response:
-    """A whole answer, or the head of a live one, whose length may be known all the same."""
+    """A whole response, or the head of a live one; `length` is that of a live body, if known."""
 
     __slots__ = ("body", "code", "headers", "length", "live", "status")
 
@@ -143,15 +147,18 @@ class Response:
         self.body = body
         self.live = live
         self.length = length
-        # Of a refusal, for the metrics.
+        # The code of a refusal, for the metrics.
         self.code: str | None = None
 
 
+Reply = Callable[[Response], None]
+
+
 class Waiting(Protocol):
-    """A request whose answer comes later."""
+    """A request whose response comes later."""
 
     endless: bool
-    """It waits for what is yet to come, as a `LiveBody` may."""
+    """As in `LiveBody`."""
 
     def cancel(self) -> None:
-        """The peer is gone: forget about it."""
+        """The peer is gone: there will be no response."""

@@ -7,20 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.server.access import Access, Operation, access, admit
-from tailrace.server.access.credentials import CREDENTIAL_BYTES_MAX
-from tailrace.server.access.errors import (
+from tailrace.server.guard.access import Access, Operation, access, admit
+from tailrace.server.guard.access.credentials import CREDENTIAL_BYTES_MAX
+from tailrace.server.guard.access.errors import (
     CredentialsRefused,
     CredentialsRepeated,
     Forbidden,
     Unauthenticated,
 )
-from tailrace.server.access.operations import STREAM_OPERATIONS, needed
-from tailrace.server.access.tokens import new_token
+from tailrace.server.guard.access.tokens import new_token
 from tailrace.server.message import Request
 from tailrace.server.problem import problem
-from tailrace.server.service import _METHODS
-from tailrace.server.target import Resource, resolve
+from tailrace.server.routing.routes import OWN, ROUTES, UI
+from tailrace.server.routing.target import resolve
 from tests.server.access.making import AccessToml, asking, basic, bearer
 
 
@@ -242,14 +241,13 @@ def test_what_was_missing_is_said_in_the_principals_own_words(toml: AccessToml) 
     assert len(long) < 300
 
 
-def test_everything_that_is_served_needs_something_but_what_is_open() -> None:
-    """Whoever adds a route or a method, and forgets what it needs, is told here."""
-    for resource, methods in {Resource.STREAM: tuple(STREAM_OPERATIONS), **_METHODS}.items():
-        for method in methods:
-            is_open = resource in (Resource.OWN, Resource.UI)
-            assert (needed(resource, method) is None) == is_open, (resource, method)
-    for resource in Resource:
-        assert needed(resource, "OPTIONS") is None
+def test_every_endpoint_needs_an_operation_but_the_open_routes() -> None:
+    """A new route without an operation would be open to all."""
+    for route in ROUTES:
+        is_open = route.name in (OWN.name, UI.name)
+        for method, endpoint in route.endpoints.items():
+            assert (endpoint.operation is None) == is_open, (route.path, method)
+        assert "OPTIONS" not in route.endpoints
 
 
 def test_a_listing_needs_the_bucket_or_a_prefix_within_what_is_granted(toml: AccessToml) -> None:

@@ -95,7 +95,7 @@ def test_a_reload_lets_in_and_keeps_out_and_drops_no_connection(running: Running
 def test_a_file_with_a_mistake_in_it_changes_nothing(running: Running) -> None:
     running.start()
     running.toml.put("mistake", "[[token]]\nid = 1")
-    running.reload("access is as it was")
+    running.reload("access is unchanged")
     assert running.append(b"x").status == 204
 
 

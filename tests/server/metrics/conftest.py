@@ -1,4 +1,4 @@
-"""Servers that nobody else talks to, so that their numbers are known."""
+"""Servers that only the tests of one module use, so that their counters are known."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.support.streams import Api
 OPTIONS = ("--long-poll-s", "60", "--sse-s", "60")
 
 
-@pytest.fixture(scope="module", params=["wire", "asgi"])
+@pytest.fixture(scope="module", params=["wire", pytest.param("asgi", marks=pytest.mark.slow)])
 def counted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BaseServerProcess]:
-    """One of each transport, for a whole file of tests: they compare before and after."""
+    """A server for a module; its tests compare counters before and after."""
     kind = ServerProcess if request.param == "wire" else AsgiServerProcess
     with kind(tmp_path_factory.mktemp(request.param), *OPTIONS) as server:
         yield server

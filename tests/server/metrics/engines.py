@@ -17,7 +17,7 @@ from tailrace.protocol.errors import Refusal
 from tailrace.protocol.names import bucketed_stream_key
 from tailrace.protocol.state import Append, Command, Create, Delete
 from tailrace.server.message import Request, Response
-from tailrace.server.metrics import Metrics
+from tailrace.server.observability.metrics import Metrics
 from tailrace.server.settings import Settings
 from tests.server.metrics.pages import Page
 
@@ -64,7 +64,7 @@ class Counted:
         await self._submit(bucket, stream, Delete())
 
     def answer(self, operation: str, status: int, code: str | None = None) -> None:
-        """Count an answer, as a transport does."""
+        """Count a response, as a transport does."""
         request = Request("GET", b"/", b"", {}, b"")
         request.operation = operation
         request.started = time.monotonic()
@@ -73,7 +73,8 @@ class Counted:
         self.metrics.answered(request, response)
 
     def page(self) -> Page:
-        return Page(self.metrics.render(b"")[1].decode())
+        families = list(self.metrics._families.collect())
+        return Page(self.metrics._text(families, b"")[1].decode())
 
     async def _submit(self, bucket: str, stream: str, command: Command) -> None:
         key = bucketed_stream_key(bucket, stream)

@@ -80,7 +80,9 @@ def collector() -> Iterator[Collector]:
     collector.close()
 
 
-@pytest.mark.parametrize("kind", [ServerProcess, AsgiServerProcess])
+@pytest.mark.parametrize(
+    "kind", [ServerProcess, pytest.param(AsgiServerProcess, marks=pytest.mark.slow)]
+)
 def test_a_server_sends_its_spans_to_a_collector(
     kind: type[ServerProcess] | type[AsgiServerProcess], collector: Collector, tmp_path: Path
 ) -> None:
@@ -161,7 +163,7 @@ def test_without_the_library_the_server_says_what_to_install(tmp_path: Path) -> 
 
 def test_without_traces_nothing_of_them_is_loaded() -> None:
     code = (
-        "import sys, tailrace.server.run; "
+        "import sys, tailrace.server.lifecycle; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30)

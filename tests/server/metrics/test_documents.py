@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.server.metrics.families import HELP
+from tailrace.server.observability.metrics.families import HELP
 from tests.server.metrics.engines import opened
 from tests.server.metrics.pages import Page
 from tests.support.server import REPO_ROOT

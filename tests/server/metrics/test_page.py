@@ -45,14 +45,14 @@ def test_the_page_is_what_both_parsers_read(tmp_path: Path) -> None:
     async def check() -> None:
         async with opened(tmp_path) as server:
             await a_little_of_everything(server)
-            kind, text = server.metrics.render(b"")
+            kind, text = await server.metrics.scrape(b"")
             assert kind == b"text/plain; version=0.0.4; charset=utf-8"
             plain = {family.name for family in prometheus(text.decode())}
             # What Prometheus sends.
             accept = (
                 b"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3"
             )
-            kind, text = server.metrics.render(accept)
+            kind, text = await server.metrics.scrape(accept)
             assert kind.startswith(b"application/openmetrics-text; version=1.0.0")
             # An info has no suffix here, and is a gauge with one there.
             open_names = {family.name for family in openmetrics(text.decode())}
@@ -76,7 +76,7 @@ def test_the_page_is_what_both_parsers_read(tmp_path: Path) -> None:
 def test_no_accept_header_breaks_the_page_or_is_quoted_in_it(accept: bytes) -> None:
     async def check() -> None:
         async with opened() as server:
-            kind, text = server.metrics.render(accept)
+            kind, text = await server.metrics.scrape(accept)
             assert b"nonsense" not in kind
             assert b"99" not in kind
             parse = openmetrics if b"openmetrics" in kind else prometheus
@@ -153,7 +153,7 @@ def test_sums_are_those_of_storage_whatever_was_done(tmp_path: Path, seed: int) 
     What is counted along with commits is what a new look at storage finds.
 
     Method: create, append and delete by chance, several at once so that they share batches; then
-    compare with the same after a restart, which counts anew.
+    compare with the same after a restart, which counts again.
     """
     chance = random.Random(seed)
 

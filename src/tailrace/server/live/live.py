@@ -24,13 +24,13 @@ from tailrace.protocol.errors import StreamNotFound
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
-from tailrace.server import sse
-from tailrace.server.access import Principal
-from tailrace.server.doors import Doors
+from tailrace.server.guard.access import Principal
+from tailrace.server.guard.guard import Guard
+from tailrace.server.handlers.reads import ReadHandlers, Where
+from tailrace.server.live import sse
 from tailrace.server.live.long_poll import LongPoll
 from tailrace.server.live.session import SseSession
 from tailrace.server.message import Frame, Request, Response, Waiting
-from tailrace.server.reads import Reads, Where
 
 __all__ = ["Live"]
 
@@ -75,8 +75,8 @@ class Live:
     def __init__(
         self,
         engine: Engine,
-        reads: Reads,
-        doors: Doors,
+        reads: ReadHandlers,
+        guard: Guard,
         *,
         clock: Callable[[], int],
         chunk_bytes: int,
@@ -85,8 +85,8 @@ class Live:
     ) -> None:
         self.engine = engine
         self.reads = reads
-        self.doors = doors
-        self._limits = doors.limits
+        self.guard = guard
+        self._limits = guard.limits
         self.chunk_bytes = chunk_bytes
         self.long_poll_s = long_poll_s
         self.sse_s = sse_s
@@ -140,7 +140,7 @@ class Live:
         state = stream.durable
         assert state is not None
         where.check(state)
-        caching = h.caching(b"no-cache", shared=self.doors.access is None)
+        caching = h.caching(b"no-cache", shared=self.guard.access is None)
         headers = [(h.CONTENT_TYPE, b"text/event-stream"), caching]
         if not is_text(state.content_type):
             headers.append((h.STREAM_SSE_DATA_ENCODING, b"base64"))

@@ -36,7 +36,7 @@ class LongPoll:
     ) -> None:
         self._live = live
         self.request = request
-        self.client = live.doors.client(request)
+        self.client = live.guard.client(request)
         self._stream = stream
         self._start = start
         self._cursor = cursor

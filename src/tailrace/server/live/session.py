@@ -8,7 +8,7 @@ from tailrace.engine.entry import StreamEntry
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
-from tailrace.server import sse
+from tailrace.server.live import sse
 from tailrace.server.message import Frame, Request, Sink
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class SseSession:
         self, live: "Live", request: Request, stream: StreamEntry, start: Offset, cursor: int
     ) -> None:
         self.request = request
-        self.client = live.doors.client(request)
+        self.client = live.guard.client(request)
         self.position = start
         self.cursor = cursor
         self._live = live

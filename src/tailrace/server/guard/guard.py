@@ -1,0 +1,151 @@
+"""
+The checks before a handler: authentication, authorization and rate limits.
+
+Rule 1: all of them come before anything is looked up, so that a refusal does not reveal what is
+stored (§10.2).
+
+Rule 2: without access control and limits they cost one test of `guarded`.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from tailrace.protocol.errors import Refusal
+from tailrace.server.guard.access import Access, AccessFileInvalid, admit
+from tailrace.server.guard.access.errors import CrossOriginRefused
+from tailrace.server.guard.access.principal import ANONYMOUS_ID
+from tailrace.server.guard.limits import Limits, LimitsFileInvalid
+from tailrace.server.message import Request
+from tailrace.server.settings import Settings
+
+__all__ = ["Guard"]
+
+_SENDING: Final = ("PUT", "POST")
+
+log = structlog.get_logger("tailrace")
+
+
+class Guard:
+    """Access control and limits of one server, from its settings and their files."""
+
+    def __init__(self, settings: Settings) -> None:
+        """
+        Read the files.
+
+        Raises:
+            AccessFileInvalid, LimitsFileInvalid: A file cannot be read, or has a mistake.
+            ProxiesInvalid: `--trusted-proxies` has a mistake.
+        """
+        self.access = Access.load(Path(settings.access)) if settings.access else None
+        self.limits = Limits.load(Path(settings.limits) if settings.limits else None, settings)
+        self.guarded = self.access is not None or bool(settings.limits)
+        if self.access is not None:
+            self.access.before_look = self._check_address
+
+    def check(self, request: Request) -> None:
+        """
+        Authenticate and authorize a request.
+
+        Raises:
+            Refusal: 401, 403, or 503 while keys are being fetched.
+        """
+        if self.access is None:
+            return
+        try:
+            request.principal = admit(self.access, request, request.target)
+        except Refusal:
+            # Guesses at tokens count towards the rate limit of their address.
+            self.count_refused(request)
+            raise
+
+    def count_refused(self, request: Request) -> None:
+        """
+        Count a request that was refused before its rate limit was checked.
+
+        Raises:
+            RequestRateExceeded: Its address sent too many.
+        """
+        self.limits.request(self._address(request))
+
+    def check_length(self, request: Request) -> None:
+        """
+        Refuse a body before it is sent, if the append rate is already exceeded.
+
+        Raises:
+            AppendRateExceeded: The client sent too many bytes already.
+        """
+        length = request.headers.get(b"content-length", b"")
+        if request.target.route.content and length.isdigit():
+            self.limits.check_append(self.client(request), int(length))
+
+    def admit(self, request: Request) -> None:
+        """
+        Authenticate and authorize a complete request, and count it.
+
+        Raises:
+            Refusal: As `check`, or 429.
+        """
+        self.check(request)
+        route = request.target.route
+        if not route.rate_limited or request.method == "OPTIONS":
+            return
+        client = self.client(request)
+        self.limits.request(client)
+        if route.content and request.method in _SENDING:
+            size = len(request.body) if request.sink is None else request.sink.size
+            self.limits.appended(client, size)
+
+    def _check_address(self, request: Request) -> None:
+        """Verifying new credentials takes time: check the rate limit of the address first."""
+        self.limits.check_request(self._address(request))
+
+    def check_origin(self, request: Request) -> None:
+        """
+        Without access control, keep pages of other origins from a route that lists what is stored.
+
+        The protocol is open to pages of any origin: a stream is protected by its name, which only
+        its readers know. Routes that list names, or copy everything, would tell any page.
+
+        Raises:
+            CrossOriginRefused: A browser asks on behalf of a page of another origin.
+        """
+        if self.access is not None:
+            return
+        headers = request.headers
+        origin = headers.get(b"origin")
+        if headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site") or (
+            origin is not None and origin.partition(b"://")[2] != headers.get(b"host", b"")
+        ):
+            raise CrossOriginRefused
+
+    def client(self, request: Request) -> str:
+        """The id that limits are counted by: the principal, or the address without one."""
+        principal = request.principal
+        if principal is not None and principal.id != ANONYMOUS_ID:
+            return principal.id
+        return self._address(request)
+
+    def _address(self, request: Request) -> str:
+        proxies = self.limits.proxies
+        if not proxies:
+            return request.address
+        forwarded = request.headers.get(b"x-forwarded-for", b"").decode("latin-1")
+        return proxies.client(request.address, forwarded)
+
+    def reload(self) -> None:
+        """Read the files again; a file with a mistake changes nothing and is logged."""
+        if self.access is not None:
+            try:
+                self.access.reload()
+            except AccessFileInvalid as error:
+                log.error("access is unchanged: correct the file, then reload", error=str(error))
+        try:
+            self.limits.reload()
+        except LimitsFileInvalid as error:
+            log.error("limits are unchanged: correct the file, then reload", error=str(error))
+
+    def close(self) -> None:
+        if self.access is not None:
+            self.access.close()

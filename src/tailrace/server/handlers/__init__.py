@@ -1,0 +1,1 @@
+"""Handlers: one module for each kind of resource."""

@@ -1,0 +1,1 @@
+"""Requests of operators: overview, backup, health and metrics."""

@@ -1,0 +1,1 @@
+"""Requests about many streams at once: offsets and rows."""

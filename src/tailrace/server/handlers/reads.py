@@ -1,0 +1,245 @@
+"""
+HEAD, catch-up reads, and the responses of long-poll (§5.5–§5.7).
+
+A response is made of one durable state, so that data, offset, closure and ETag always match.
+"""
+
+import asyncio
+from typing import Final, NamedTuple
+
+from tailrace.engine.engine import Engine
+from tailrace.engine.entry import StreamEntry
+from tailrace.engine.read import Slice
+from tailrace.protocol.errors import OffsetGone, QueryInvalid
+from tailrace.protocol.expiry import format_expires_at
+from tailrace.protocol.json_mode import array_parts
+from tailrace.protocol.offset import BEGINNING, START, TAIL, Offset, parse_offset
+from tailrace.protocol.state import StreamState
+from tailrace.server import headers as h
+from tailrace.server.compress import COMPRESS_BYTES_MIN, compress, negotiate
+from tailrace.server.errors import Internal
+from tailrace.server.message import Reply, Request, Response
+from tailrace.server.problem import problem
+
+__all__ = ["ReadHandlers", "Where", "parse_until", "parse_where"]
+
+_MAX_AGE_S: Final = 60
+_BOUNDED_AGE_S: Final = 24 * 3600
+# Compressing more than this takes milliseconds: a thread does it.
+_COMPRESS_INLINE_BYTES_MAX: Final = 32 << 10
+
+
+class Where(NamedTuple):
+    """Where a read starts: an offset, or None for the current tail."""
+
+    offset: Offset | None
+    beginning: bool = False
+    """It was requested as `-1`, which can be gone while an equal offset is still valid."""
+
+    def check(self, state: StreamState) -> None:
+        """X§2.2: once there is a snapshot, at any offset, `-1` is gone."""
+        if self.beginning and state.snapshot is not None:
+            raise OffsetGone(BEGINNING, state.earliest.token())
+
+
+def parse_where(query: dict[str, str], *, live: bool) -> Where:
+    """Read the `offset` parameter."""
+    token = query.get("offset")
+    if token is None:
+        if live:
+            raise QueryInvalid("offset", "is required on a live read; -1 starts at the beginning")
+        return Where(START, beginning=True)
+    if token == "":
+        raise QueryInvalid("offset", "must not be empty; -1 starts at the beginning")
+    if token == TAIL:
+        return Where(None)
+    if token == BEGINNING:
+        return Where(START, beginning=True)
+    return Where(parse_offset(token))
+
+
+def parse_until(query: dict[str, str], *, live: bool) -> Offset | None:
+    """Read the `until` parameter: where a read ends."""
+    token = query.get("until")
+    if token is None:
+        return None
+    if live:
+        raise QueryInvalid("until", "cannot be combined with live")
+    return parse_offset(token)
+
+
+class ReadHandlers:
+    """GET and HEAD of streams, from durable states."""
+
+    def __init__(self, engine: Engine, chunk_bytes: int, *, shared: bool = True) -> None:
+        self._engine = engine
+        self._chunk_bytes = chunk_bytes
+        # §10.2: with access control, shared caches must not store a response.
+        self._scope = b"public" if shared else b"private"
+        self._vary = h.vary(shared=shared)
+
+    def head(self, request: Request) -> Response:
+        """§5.5: metadata, never cached."""
+        stream = self._engine.find(request.target.key)
+        state = stream.durable
+        assert state is not None
+        headers = [
+            (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
+            (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
+            h.NO_STORE,
+        ]
+        remaining_ms = self._engine.remaining_ms(stream)
+        if state.ttl_s is not None and remaining_ms is not None:
+            headers.append((h.STREAM_TTL, b"%d" % -(-remaining_ms // 1000)))
+        if state.expires_at is not None:
+            headers.append((h.STREAM_EXPIRES_AT, format_expires_at(state.expires_at).encode()))
+        if state.closed:
+            headers.append((h.STREAM_CLOSED, h.TRUE))
+        if state.snapshot is not None:
+            # X§2.4: nothing before it is retained.
+            headers.append((h.STREAM_SNAPSHOT_OFFSET, state.snapshot.offset.encoded()))
+            headers.append((h.STREAM_EARLIEST_OFFSET, state.earliest.encoded()))
+        return Response(200, headers)
+
+    def answer(
+        self,
+        request: Request,
+        stream: StreamEntry,
+        where: Where,
+        reply: Reply,
+        cursor: int | None = None,
+        until: Offset | None = None,
+    ) -> None:
+        """Catch up: whole messages from `where` on, up to the size limit of one response."""
+        state = stream.durable
+        assert state is not None
+        start = where.offset
+        if start is None:
+            if until is not None:
+                raise QueryInvalid("until", "needs an offset other than the tail")
+            reply(self._at_tail(state))
+            return
+        where.check(state)
+        piece = self._bounded(stream, start, until)
+        coding = negotiate(request.headers.get(b"accept-encoding", b""))
+        self.reply_slice(request, stream, piece, coding, reply, cursor, bounded=until is not None)
+
+    def _bounded(self, stream: StreamEntry, start: Offset, until: Offset | None) -> Slice:
+        """Read from an offset, up to `until`."""
+        if until is None:
+            return self._engine.read(stream, start, self._chunk_bytes)
+        self._engine.locate(stream, until)
+        if until.byte < start.byte:
+            raise QueryInvalid("until", "must not be before offset")
+        room = until.byte - start.byte
+        # Both are message boundaries, so the slice ends at one.
+        piece = self._engine.read(stream, start, max(1, min(room, self._chunk_bytes)))
+        return piece if room else Slice(start, start, [], [])
+
+    def reply_slice(
+        self,
+        request: Request,
+        stream: StreamEntry,
+        piece: Slice,
+        coding: str | None,
+        reply: Reply,
+        cursor: int | None,
+        *,
+        shared: bool = True,
+        bounded: bool = False,
+    ) -> None:
+        """
+        Respond with a slice; `shared` is false if the response must not be cached.
+
+        A `bounded` response never changes, so it does not describe the tail.
+        """
+        state = stream.durable
+        assert state is not None
+        body = b"".join(array_parts(piece.parts) if state.json else piece.parts)
+        if coding is not None and len(body) <= COMPRESS_BYTES_MIN:
+            coding = None
+        at_tail = piece.end == state.tail and not bounded
+        etag = _etag(state, piece, coding, closed=state.closed and at_tail)
+        headers = [
+            (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
+            (h.STREAM_NEXT_OFFSET, piece.end.encoded()),
+            self._cache_control(stream, bounded=bounded) if shared else h.NO_STORE,
+            self._vary,
+            h.SANDBOX,
+        ]
+        if shared:
+            headers.append((h.ETAG, etag))
+        if at_tail:
+            headers.append((h.STREAM_UP_TO_DATE, h.TRUE))
+            if state.closed:
+                headers.append((h.STREAM_CLOSED, h.TRUE))
+        if cursor is not None:
+            headers.append((h.STREAM_CURSOR, b"%d" % cursor))
+        if shared and h.matches(request.headers.get(b"if-none-match"), etag):
+            # §8.1: nothing new; the headers are those of the 200.
+            reply(Response(304, headers))
+            return
+        if coding is None:
+            reply(Response(200, headers, body))
+            return
+        headers.append((b"Content-Encoding", coding.encode()))
+        if len(body) <= _COMPRESS_INLINE_BYTES_MAX:
+            reply(Response(200, headers, compress(coding, body)))
+            return
+        job = asyncio.get_running_loop().run_in_executor(None, compress, coding, body)
+
+        def compressed(done: "asyncio.Future[bytes]") -> None:
+            failed = done.cancelled() or done.exception() is not None
+            reply(problem(Internal()) if failed else Response(200, headers, done.result()))
+
+        job.add_done_callback(compressed)
+
+    def _at_tail(self, state: StreamState) -> Response:
+        """§6: `offset=now` returns no data, only the offset of the tail."""
+        headers = [
+            (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
+            (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
+            (h.STREAM_UP_TO_DATE, h.TRUE),
+            h.NO_STORE,
+        ]
+        if state.closed:
+            headers.append((h.STREAM_CLOSED, h.TRUE))
+        return Response(200, headers, b"[]" if state.json else b"")
+
+    def nothing_new(self, state: StreamState, cursor: int) -> Response:
+        """§5.7: the 204 of a long-poll, at its timeout or at the end of a closed stream."""
+        headers = [
+            (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
+            (h.STREAM_UP_TO_DATE, h.TRUE),
+            h.NO_STORE,
+        ]
+        if state.closed:
+            headers.append((h.STREAM_CLOSED, h.TRUE))
+        else:
+            headers.append((h.STREAM_CURSOR, b"%d" % cursor))
+        return Response(204, headers)
+
+    def _cache_control(self, stream: StreamEntry, *, bounded: bool) -> tuple[bytes, bytes]:
+        """§8.1: for a minute, but never beyond the stream's life."""
+        remaining_ms = self._engine.remaining_ms(stream)
+        if bounded:
+            # A day and not a year: deleted data should leave caches too.
+            life_s = _BOUNDED_AGE_S if remaining_ms is None else remaining_ms // 1000
+            max_age = min(_BOUNDED_AGE_S, life_s)
+            return (h.CACHE_CONTROL, b"%b, max-age=%d, immutable" % (self._scope, max_age))
+        if remaining_ms is None or remaining_ms >= 6 * _MAX_AGE_S * 1000:
+            return (
+                h.CACHE_CONTROL, b"%b, max-age=60, stale-while-revalidate=300" % self._scope
+            )  # fmt: skip
+        max_age_s = min(_MAX_AGE_S, remaining_ms // 1000)
+        stale_s = max(0, remaining_ms // 1000 - max_age_s)
+        return (
+            h.CACHE_CONTROL,
+            b"%b, max-age=%d, stale-while-revalidate=%d" % (self._scope, max_age_s, stale_s),
+        )
+
+
+def _etag(state: StreamState, piece: Slice, coding: str | None, *, closed: bool) -> bytes:
+    """§8.1: it varies with the stream, the range, closure at the end, and the coding."""
+    variant = (":c" if closed else "") + (f":{coding}" if coding else "")
+    return f'"{state.id}:{piece.start.token()}:{piece.end.token()}{variant}"'.encode()

@@ -1,6 +1,0 @@
-"""How much a client may ask for, how much a bucket may hold, and who may wait (§10.5)."""
-
-from tailrace.server.limits.file import LimitsFileInvalid
-from tailrace.server.limits.limits import Limits
-
-__all__ = ["Limits", "LimitsFileInvalid"]

@@ -1,5 +1,0 @@
-"""What a server says of itself: counted as it goes, shown at `/-/metrics`."""
-
-from tailrace.server.metrics.metrics import Metrics, TracedMetrics, open_metrics
-
-__all__ = ["Metrics", "TracedMetrics", "open_metrics"]

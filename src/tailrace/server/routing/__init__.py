@@ -1,0 +1,1 @@
+"""Routing: what a path names, and the table of routes."""

@@ -1,0 +1,74 @@
+"""
+Bodies of any size that are made while they are sent: snapshots, bootstraps, rows, backups.
+
+A task writes a piece, and waits for the peer before it makes the next: only one piece, and what the
+transport buffers, is in memory.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import structlog
+
+from tailrace.server.compress import Packer
+from tailrace.server.message import Frame, Sink
+
+__all__ = ["StreamingBody", "compressed"]
+
+log = structlog.get_logger("tailrace")
+
+
+class StreamingBody:
+    """A body from a source of pieces; `release` is called once, when it ends."""
+
+    endless = False
+
+    def __init__(
+        self, source: AsyncIterator[bytes | memoryview], release: Callable[[], None]
+    ) -> None:
+        self._source = source
+        self._release = release
+        self._task: asyncio.Task[None] | None = None
+        self._room = asyncio.Event()
+
+    def start(self, sink: Sink) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(sink))
+        # Not in the task itself: if it is cancelled before its first step, it never runs.
+        self._task.add_done_callback(lambda _: self._release())
+
+    def drained(self) -> None:
+        self._room.set()
+
+    def cancel(self) -> None:
+        if self._task is None:
+            # The head was never sent.
+            self._release()
+        else:
+            self._task.cancel()
+
+    async def _run(self, sink: Sink) -> None:
+        try:
+            async for piece in self._source:
+                if piece:
+                    sink.write_frame(Frame(piece))
+                if sink.blocked:
+                    self._room.clear()
+                    await self._room.wait()
+        except Exception:
+            # Cut off, so that the client cannot take this for the end of the body.
+            log.exception("a streaming response failed")
+            sink.abort()
+        else:
+            sink.finish()
+
+
+async def compressed(
+    source: AsyncIterator[bytes | memoryview], coding: str
+) -> AsyncIterator[bytes]:
+    """Compress the pieces of a source."""
+    packer = Packer(coding)
+    loop = asyncio.get_running_loop()
+    async for piece in source:
+        if data := await loop.run_in_executor(None, packer.pack, piece):
+            yield data
+    yield packer.finish()

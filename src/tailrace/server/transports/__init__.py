@@ -1,0 +1,1 @@
+"""Transports: each drives the service, so that all behave the same."""

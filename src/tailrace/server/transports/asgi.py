@@ -1,0 +1,333 @@
+"""
+The service as an ASGI app: mount it in FastAPI or Starlette, or run it under any ASGI server.
+
+    streams = create_app()
+    app = FastAPI(lifespan=streams.lifespan)
+    app.mount("/streams", streams)
+
+Frameworks do not pass their lifespan on to mounted apps, hence the second line. Without it the
+store opens with the first request, and closes with the process, which loses nothing: acknowledged
+data is on disk.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+from urllib.parse import quote
+
+import structlog
+
+from tailrace.engine.engine import Engine
+from tailrace.protocol.errors import Refusal
+from tailrace.server.errors import BodyTooLarge, MalformedRequest
+from tailrace.server.headers import COMMON
+from tailrace.server.lifecycle import open_store
+from tailrace.server.message import BodySink, Frame, LiveBody, Request, Response
+from tailrace.server.problem import problem
+from tailrace.server.service import Service, clock_ms
+from tailrace.server.settings import Settings, load_settings
+
+__all__ = ["TailraceApp", "create_app"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_BUFFER_BYTES_HIGH: Final = 256 << 10
+_WITH_BODY: Final = ("PUT", "POST")
+
+log = structlog.get_logger("tailrace")
+
+
+def create_app(settings: Settings | None = None) -> "TailraceApp":
+    """
+    Return an ASGI app that serves streams.
+
+    Without settings it reads the `TAILRACE_*` variables. Those about listening and logging have no
+    effect: they are up to the hosting server.
+
+    Raises:
+        SettingsError: A variable has an invalid value.
+    """
+    return TailraceApp(load_settings() if settings is None else settings)
+
+
+class TailraceApp:
+    """An ASGI app with one store, opened in the event loop that first calls it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._service: Service | None = None
+
+    @asynccontextmanager
+    async def lifespan(self, _app: object = None) -> AsyncIterator[None]:
+        """Open the store before the first request, and close it after the last."""
+        self._open()
+        try:
+            yield
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """End waiting readers, commit what is pending, close the store."""
+        service, self._service = self._service, None
+        if service is not None:
+            service.drain()
+            await service.close()
+            await service.engine.close()
+
+    def reload(self) -> None:
+        """Read access and limits again, as the server does at SIGHUP."""
+        if self._service is not None:
+            self._service.reload()
+
+    def _open(self) -> Service:
+        if self._service is None:
+            engine = Engine(
+                open_store(self.settings),
+                clock=clock_ms,
+                sliding=self.settings.ttl == "sliding",
+                on_failure=lambda error: log.error(
+                    "storage failed: restart the process", error=str(error)
+                ),
+            )
+            self._service = Service(engine, self.settings)
+        return self._service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1000, "reason": "HTTP only"})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            self._open()
+        except Exception as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self._open()
+        try:
+            request = _request(scope)
+            if request.method in _WITH_BODY:
+                request.sink = service.receive(request, first=True, large=True)
+            if request.sink is not None:
+                complete = await _stream_body(request.sink, receive)
+            else:
+                complete = await _collect_body(request, receive, self.settings.body_bytes_max)
+        except Refusal as refusal:
+            service.metrics.refused(refusal.code)
+            await _send_whole(scope, send, problem(refusal, body=scope["method"] != "HEAD"))
+            return
+        if not complete:
+            # The peer went away before its request was complete.
+            return
+        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+        def reply(response: Response) -> None:
+            if not answered.done():
+                answered.set_result(response)
+            elif response.live is not None:
+                response.live.cancel()
+
+        waiting = service.handle(request, reply)
+        if waiting is not None:
+            try:
+                await _wait_for_response(answered, receive)
+            finally:
+                if not answered.done():
+                    waiting.cancel()
+                    # A response that is already made is released by `reply`.
+                    answered.cancel()
+            if answered.cancelled():
+                return
+        try:
+            response = await answered
+            service.metrics.answered(request, response)
+        except asyncio.CancelledError:
+            if not answered.cancelled() and (live := answered.result().live) is not None:
+                live.cancel()
+            raise
+        if response.live is None:
+            await _send_whole(scope, send, response)
+        else:
+            await _LiveResponse(response.live).run(response, receive, send)
+
+
+class _AsgiRequest(Request):
+    """A request with the scheme and the mount prefix of its scope."""
+
+    __slots__ = ("prefix", "scheme")
+
+
+async def _stream_body(sink: BodySink, receive: Receive) -> bool:
+    """Write the body to a sink; false if the peer went away before it was complete."""
+    room = asyncio.Event()
+    sink.drained = room.set
+    try:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                sink.cancel()
+                return False
+            if piece := message.get("body", b""):
+                sink.write(piece)
+            if not message.get("more_body", False):
+                return True
+            while sink.blocked:
+                room.clear()
+                await room.wait()
+    except BaseException:
+        sink.cancel()
+        raise
+
+
+async def _collect_body(request: Request, receive: Receive, bytes_max: int) -> bool:
+    """Collect the whole body; false if the peer went away before it was complete."""
+    length = request.headers.get(b"content-length", b"")
+    if length.isdigit() and int(length) > bytes_max:
+        raise BodyTooLarge(bytes_max)
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return False
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > bytes_max:
+            raise BodyTooLarge(bytes_max)
+        pieces.append(piece)
+        if not message.get("more_body", False):
+            request.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return True
+
+
+def _request(scope: Scope) -> Request:
+    """Make a request from the scope; its body is still to come."""
+    headers: dict[bytes, bytes] = {}
+    repeated: set[bytes] = set()
+    for name, raw in scope["headers"]:
+        key, value = name.lower(), raw.rstrip(b" \t")
+        if key in headers:
+            repeated.add(key)
+            value = headers[key] + b", " + value
+        headers[key] = value
+    path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    path = path.partition(b"?")[0]
+    prefix = quote(scope.get("root_path", "")).encode().rstrip(b"/")
+    if prefix and path.startswith(prefix):
+        path = path[len(prefix) :]
+    if not path.startswith(b"/"):
+        raise MalformedRequest("the request target is not a path")
+    request = _AsgiRequest(scope["method"].upper(), path, scope["query_string"], headers, b"")
+    request.address = (scope.get("client") or ("",))[0]
+    request.scheme = scope.get("scheme", "http").encode()
+    request.prefix = prefix
+    request.repeated = frozenset(repeated) or None
+    return request
+
+
+async def _wait_for_response(answered: "asyncio.Future[Response]", receive: Receive) -> None:
+    """Wait for the response, or until the peer goes away."""
+    gone = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait((answered, gone), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        gone.cancel()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _start(response: Response, *, length: bool) -> MutableMapping[str, Any]:
+    headers = [(name.lower(), value) for name, value in (*COMMON, *response.headers)]
+    if response.length is not None:
+        headers.append((b"content-length", b"%d" % response.length))
+    elif length and response.status not in (204, 304):
+        headers.append((b"content-length", b"%d" % len(response.body)))
+    return {"type": "http.response.start", "status": response.status, "headers": headers}
+
+
+async def _send_whole(scope: Scope, send: Send, response: Response) -> None:
+    # A response to HEAD has no body and no length.
+    await send(_start(response, length=scope["method"] != "HEAD"))
+    await send({"type": "http.response.body", "body": response.body})
+
+
+class _LiveResponse:
+    """A live response: the session writes frames, a task sends them as the peer reads."""
+
+    def __init__(self, live: LiveBody) -> None:
+        self._live = live
+        self._frames: deque[bytes | memoryview] = deque()
+        self._bytes = 0
+        self._finished = self._aborted = False
+        self._wake = asyncio.Event()
+
+    @property
+    def blocked(self) -> bool:
+        return self._bytes >= _BUFFER_BYTES_HIGH
+
+    def write_frame(self, frame: Frame) -> None:
+        self._frames.append(frame.data)
+        self._bytes += len(frame.data)
+        self._wake.set()
+
+    def finish(self) -> None:
+        self._finished = True
+        self._wake.set()
+
+    def abort(self) -> None:
+        self._aborted = True
+        self._wake.set()
+
+    async def run(self, response: Response, receive: Receive, send: Send) -> None:
+        tasks: list[asyncio.Future[None]] = []
+        try:
+            await send(_start(response, length=False))
+            self._live.start(self)
+            tasks = [
+                asyncio.ensure_future(_gone(receive)),
+                asyncio.ensure_future(self._send(send)),
+            ]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._live.cancel()
+            for task in tasks:
+                task.cancel()
+                with suppress(asyncio.CancelledError, OSError):
+                    await task
+
+    async def _send(self, send: Send) -> None:
+        while True:
+            while self._frames and not self._aborted:
+                data = b"".join(self._frames)
+                self._frames.clear()
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+                blocked = self.blocked
+                self._bytes = sum(map(len, self._frames))
+                if blocked and not self.blocked:
+                    self._live.drained()
+            if self._aborted:
+                # Without a last message the server closes the connection.
+                return
+            if self._finished:
+                await send({"type": "http.response.body", "body": b""})
+                return
+            self._wake.clear()
+            await self._wake.wait()

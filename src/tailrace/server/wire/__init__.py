@@ -1,5 +1,0 @@
-"""HTTP/1.1 on uvloop and httptools: what `tailrace serve` speaks."""
-
-from tailrace.server.wire.server import WireServer
-
-__all__ = ["WireServer"]
