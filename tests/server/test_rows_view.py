@@ -14,8 +14,8 @@ import pytest
 
 from tailrace.protocol.state import Publish, Snapshot
 from tailrace.server import rows
-from tailrace.server.access import Access
 from tailrace.server.errors import ArrowMissing
+from tailrace.server.guard.access import Access
 from tailrace.server.message import Frame, Request
 from tests.contract.harness import KINDS, World
 from tests.server.access.making import AccessToml, bearer
@@ -128,7 +128,7 @@ def test_a_slow_reader_does_not_outlive_its_rights(
         toml.remove(token)
         access.reload()
     else:
-        monkeypatch.setattr("tailrace.server.access.access._now_ms", lambda: 1 << 50)
+        monkeypatch.setattr("tailrace.server.guard.access.access._now_ms", lambda: 1 << 50)
     drain(world, live, peer)
     assert peer.finished
     found = pa.ipc.open_stream(b"".join(peer.pieces)).read_all().to_pylist()

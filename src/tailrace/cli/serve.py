@@ -71,9 +71,9 @@ def serve(config: Path | None, **flags: str | bool | None) -> None:
     """Serve streams over HTTP."""
     check_libraries()
     from tailrace.engine.errors import EngineError
-    from tailrace.server.access import AccessFileInvalid
-    from tailrace.server.forwarded import ProxiesInvalid
-    from tailrace.server.limits import LimitsFileInvalid
+    from tailrace.server.guard.access import AccessFileInvalid
+    from tailrace.server.guard.forwarded import ProxiesInvalid
+    from tailrace.server.guard.limits import LimitsFileInvalid
     from tailrace.server.run import serve as run
     from tailrace.server.tls import TlsInvalid
 

@@ -13,10 +13,10 @@ from typing import Final
 import structlog
 
 from tailrace.protocol.errors import Refusal
-from tailrace.server.access import Access, AccessFileInvalid, admit
-from tailrace.server.access.errors import CrossOriginRefused
-from tailrace.server.access.principal import ANONYMOUS_ID
-from tailrace.server.limits import Limits, LimitsFileInvalid
+from tailrace.server.guard.access import Access, AccessFileInvalid, admit
+from tailrace.server.guard.access.errors import CrossOriginRefused
+from tailrace.server.guard.access.principal import ANONYMOUS_ID
+from tailrace.server.guard.limits import Limits, LimitsFileInvalid
 from tailrace.server.message import Request
 from tailrace.server.settings import Settings
 from tailrace.server.target import Resource, Target

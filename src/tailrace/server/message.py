@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from tailrace.server.access import Principal
+    from tailrace.server.guard.access import Principal
 
 __all__ = ["BodySink", "Frame", "LiveBody", "Request", "Response", "Sink", "Waiting"]
 

@@ -6,10 +6,10 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from tailrace.protocol.names import bucketed_stream_key
-from tailrace.server.access import Operation, Principal
-from tailrace.server.access.errors import Forbidden, Unauthenticated
-from tailrace.server.access.principal import ANONYMOUS_ID
 from tailrace.server.errors import RequestInvalid
+from tailrace.server.guard.access import Operation, Principal
+from tailrace.server.guard.access.errors import Forbidden, Unauthenticated
+from tailrace.server.guard.access.principal import ANONYMOUS_ID
 from tailrace.server.message import Request
 from tailrace.server.target import base_key
 

@@ -13,8 +13,8 @@ from tailrace.protocol.errors import Refusal
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
-from tailrace.server.access import Principal
 from tailrace.server.errors import RequestInvalid
+from tailrace.server.guard.access import Principal
 from tailrace.server.message import Request, Response
 from tailrace.server.named import Named, decode_body
 

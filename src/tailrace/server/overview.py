@@ -21,9 +21,9 @@ from tailrace.protocol.errors import QueryInvalid
 from tailrace.protocol.names import NO_BUCKET
 from tailrace.protocol.producer import Producers
 from tailrace.protocol.state import StreamState
-from tailrace.server.access import Operation, Principal
 from tailrace.server.buckets import listed, listing_answer, parse_limit
 from tailrace.server.errors import RequestInvalid
+from tailrace.server.guard.access import Operation, Principal
 from tailrace.server.message import Request, Response
 from tailrace.server.named import Named
 from tailrace.server.target import parse_query

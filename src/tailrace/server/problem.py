@@ -11,9 +11,9 @@ from tailrace.protocol.errors import (
     StreamClosed,
 )
 from tailrace.server import headers as h
-from tailrace.server.access.errors import CredentialsRefused, KeysNotReady, Unauthenticated
 from tailrace.server.errors import MethodNotAllowed, NotReady, SnapshotNotStored, TooManyConnections
-from tailrace.server.limits.errors import RateLimited, TooManyWaiters
+from tailrace.server.guard.access.errors import CredentialsRefused, KeysNotReady, Unauthenticated
+from tailrace.server.guard.limits.errors import RateLimited, TooManyWaiters
 from tailrace.server.message import Response
 
 __all__ = ["problem"]

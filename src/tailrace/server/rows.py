@@ -29,10 +29,10 @@ from tailrace.protocol.errors import OffsetGone, QueryInvalid, Refusal
 from tailrace.protocol.offset import BEGINNING, START, Offset, parse_offset
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
-from tailrace.server.access import Access, Principal
-from tailrace.server.access.errors import CredentialsRefused
 from tailrace.server.compress import negotiate
 from tailrace.server.errors import ArrowMissing, RequestInvalid
+from tailrace.server.guard.access import Access, Principal
+from tailrace.server.guard.access.errors import CredentialsRefused
 from tailrace.server.message import Request, Response
 from tailrace.server.named import Named, Source, decode_body
 from tailrace.server.problem import problem

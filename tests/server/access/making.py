@@ -13,8 +13,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from tailrace.server.access import Access
-from tailrace.server.access.tokens import hash_of, new_token
+from tailrace.server.guard.access import Access
+from tailrace.server.guard.access.tokens import hash_of, new_token
 from tailrace.server.message import Request
 
 ISSUER = "https://login.example.org/"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tailrace.server.access import Access, AccessFileInvalid, admit
-from tailrace.server.access.errors import CredentialsRefused, Forbidden, Unauthenticated
+from tailrace.server.guard.access import Access, AccessFileInvalid, admit
+from tailrace.server.guard.access.errors import CredentialsRefused, Forbidden, Unauthenticated
 from tailrace.server.target import resolve
 from tests.server.access.making import AccessToml, asking, bearer
 

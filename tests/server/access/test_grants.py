@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailrace.server.access.grants import GrantInvalid, Operation, parse_grant
-from tailrace.server.access.principal import Principal
+from tailrace.server.guard.access.grants import GrantInvalid, Operation, parse_grant
+from tailrace.server.guard.access.principal import Principal
 from tailrace.server.target import resolve
 
 # Few letters, so that names are often prefixes of each other; and what needs care in a URL.

@@ -9,9 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tailrace.server.access import Operation
-from tailrace.server.access.file import parse_access_file
-from tailrace.server.access.grants import parse_grant
+from tailrace.server.guard.access import Operation
+from tailrace.server.guard.access.file import parse_access_file
+from tailrace.server.guard.access.grants import parse_grant
 from tests.docs.test_docs import ADDRESS, RUNNERS, doc, examples
 from tests.support.server import ServerProcess
 from tests.support.streams import wait_until

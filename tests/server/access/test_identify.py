@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.server.access import Access, Operation, access, admit
-from tailrace.server.access.credentials import CREDENTIAL_BYTES_MAX
-from tailrace.server.access.errors import (
+from tailrace.server.guard.access import Access, Operation, access, admit
+from tailrace.server.guard.access.credentials import CREDENTIAL_BYTES_MAX
+from tailrace.server.guard.access.errors import (
     CredentialsRefused,
     CredentialsRepeated,
     Forbidden,
     Unauthenticated,
 )
-from tailrace.server.access.operations import STREAM_OPERATIONS, needed
-from tailrace.server.access.tokens import new_token
+from tailrace.server.guard.access.operations import STREAM_OPERATIONS, needed
+from tailrace.server.guard.access.tokens import new_token
 from tailrace.server.message import Request
 from tailrace.server.problem import problem
 from tailrace.server.service import _METHODS

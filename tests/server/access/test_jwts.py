@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from tailrace.server.access import Access, AccessFileInvalid, Operation, Principal
-from tailrace.server.access.errors import CredentialsRefused
+from tailrace.server.guard.access import Access, AccessFileInvalid, Operation, Principal
+from tailrace.server.guard.access.errors import CredentialsRefused
 from tests.server.access.making import (
     AUDIENCE,
     ISSUER,

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.server.access import Access, Principal, fetched
-from tailrace.server.access.errors import CredentialsRefused, KeysNotReady
+from tailrace.server.guard.access import Access, Principal, fetched
+from tailrace.server.guard.access.errors import CredentialsRefused, KeysNotReady
 from tests.server.access.making import AccessToml, Signer, asking, bearer, jwks, jwt_table
 
 ONE = Signer("ES256", "one")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.server.limits import LimitsFileInvalid
-from tailrace.server.limits.file import (
+from tailrace.server.guard.limits import LimitsFileInvalid
+from tailrace.server.guard.limits.file import (
     _BUCKET_KEYS,
     _CLIENT_KEYS,
     NO_LIMITS,
@@ -15,7 +15,7 @@ from tailrace.server.limits.file import (
     Rules,
     load_rules,
 )
-from tailrace.server.limits.rate import Rate
+from tailrace.server.guard.limits.rate import Rate
 from tests.support.server import REPO_ROOT
 
 FULL = """

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.server.forwarded import (
+from tailrace.server.guard.forwarded import (
     FORWARDED_COUNT_MAX,
     ProxiesInvalid,
     TrustedProxies,

@@ -7,9 +7,9 @@ import pytest
 
 from tailrace.protocol.bucket import BucketState, Growth
 from tailrace.protocol.errors import Refusal
-from tailrace.server.forwarded import TrustedProxies
-from tailrace.server.limits import Limits, LimitsFileInvalid
-from tailrace.server.limits.errors import (
+from tailrace.server.guard.forwarded import TrustedProxies
+from tailrace.server.guard.limits import Limits, LimitsFileInvalid
+from tailrace.server.guard.limits.errors import (
     AppendRateExceeded,
     BucketBytesExceeded,
     BucketRateExceeded,
@@ -18,8 +18,8 @@ from tailrace.server.limits.errors import (
     RequestRateExceeded,
     TooManyWaiters,
 )
-from tailrace.server.limits.file import NO_LIMITS, load_rules
-from tailrace.server.limits.known import KNOWN_MAX, Known
+from tailrace.server.guard.limits.file import NO_LIMITS, load_rules
+from tailrace.server.guard.limits.known import KNOWN_MAX, Known
 from tailrace.server.problem import problem
 from tailrace.server.settings import Settings
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.server.limits.rate import Rate, retry_after_s
+from tailrace.server.guard.limits.rate import Rate, retry_after_s
 
 S = 1_000_000_000
 

@@ -25,8 +25,8 @@ from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
 from tailrace.server import sse
-from tailrace.server.access import Principal
 from tailrace.server.doors import Doors
+from tailrace.server.guard.access import Principal
 from tailrace.server.live.long_poll import LongPoll
 from tailrace.server.live.session import SseSession
 from tailrace.server.message import Frame, Request, Response, Waiting

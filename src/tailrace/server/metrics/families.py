@@ -25,8 +25,8 @@ from tailrace.engine.meters import OTHER, Histogram, Meters
 from tailrace.protocol import errors as protocol_errors
 from tailrace.protocol.errors import Refusal
 from tailrace.server import errors as server_errors
-from tailrace.server.access import errors as access_errors
-from tailrace.server.limits import errors as limits_errors
+from tailrace.server.guard.access import errors as access_errors
+from tailrace.server.guard.limits import errors as limits_errors
 
 if TYPE_CHECKING:
     from tailrace.server.metrics.metrics import Metrics

@@ -24,9 +24,9 @@ from typing import Any, Final
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from tailrace.server.access.file import AccessFileInvalid, parse_access_file
-from tailrace.server.access.grants import parse_grant
-from tailrace.server.access.tokens import hash_of, new_token
+from tailrace.server.guard.access.file import AccessFileInvalid, parse_access_file
+from tailrace.server.guard.access.grants import parse_grant
+from tailrace.server.guard.access.tokens import hash_of, new_token
 
 __all__ = ["ListedToken", "TokenNotFound", "add_token", "list_tokens", "revoke_token"]
 

@@ -5,9 +5,9 @@ Access control: who a request comes from, and what that one may do (§10.1, §10
     operations (what does this request need?) -> admit -> Principal.may <- grants
 """
 
-from tailrace.server.access.access import Access, admit
-from tailrace.server.access.file import AccessFileInvalid
-from tailrace.server.access.grants import Operation
-from tailrace.server.access.principal import Principal
+from tailrace.server.guard.access.access import Access, admit
+from tailrace.server.guard.access.file import AccessFileInvalid
+from tailrace.server.guard.access.grants import Operation
+from tailrace.server.guard.access.principal import Principal
 
 __all__ = ["Access", "AccessFileInvalid", "Operation", "Principal", "admit"]

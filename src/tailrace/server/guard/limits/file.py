@@ -24,8 +24,8 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
-from tailrace.server.forwarded import Network, parse_network
-from tailrace.server.limits.rate import Rate
+from tailrace.server.guard.forwarded import Network, parse_network
+from tailrace.server.guard.limits.rate import Rate
 
 __all__ = ["NO_LIMITS", "BucketRule", "ClientRule", "LimitsFileInvalid", "Rules", "load_rules"]
 

@@ -20,7 +20,7 @@ and leaves out what may not be read.
 from enum import Enum
 from typing import Final
 
-from tailrace.server.access.grants import Operation
+from tailrace.server.guard.access.grants import Operation
 from tailrace.server.target import Resource
 
 __all__ = ["IDENTIFIED", "STREAM_OPERATIONS", "kind", "needed"]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import structlog
 
-from tailrace.server.access.errors import CredentialsRefused
+from tailrace.server.guard.access.errors import CredentialsRefused
 
 __all__ = ["ALGORITHMS", "UNKNOWN_KEY", "Key", "KeySet", "KeysInvalid", "parse_keys"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, Self
 
-from tailrace.server.access.grants import Grant, Operation, compile_grants
+from tailrace.server.guard.access.grants import Grant, Operation, compile_grants
 
 __all__ = ["ANONYMOUS_ID", "NOBODY", "Principal"]
 

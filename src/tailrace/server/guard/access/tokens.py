@@ -17,8 +17,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from tailrace.server.access.grants import Grant
-from tailrace.server.access.principal import Principal
+from tailrace.server.guard.access.grants import Grant
+from tailrace.server.guard.access.principal import Principal
 
 __all__ = ["HASH", "TOKEN_ID", "TOKEN_PREFIX", "Token", "Tokens", "hash_of", "new_token"]
 

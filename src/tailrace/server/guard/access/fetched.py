@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import structlog
 
-from tailrace.server.access.errors import CredentialsRefused, KeysNotReady
-from tailrace.server.access.keys import UNKNOWN_KEY, Key, KeySet, KeysInvalid, parse_keys
+from tailrace.server.guard.access.errors import CredentialsRefused, KeysNotReady
+from tailrace.server.guard.access.keys import UNKNOWN_KEY, Key, KeySet, KeysInvalid, parse_keys
 
 __all__ = ["FETCH_S_MAX", "JWKS_BYTES_MAX", "REFRESH_S", "REFRESH_S_MIN", "FetchedKeys", "fetch"]
 

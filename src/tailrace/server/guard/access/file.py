@@ -27,9 +27,9 @@ from typing import Any, Final
 
 import structlog
 
-from tailrace.server.access.grants import Grant, GrantInvalid, parse_grant
-from tailrace.server.access.jwt_rules import JwtRules, JwtRulesInvalid, jwt_rules
-from tailrace.server.access.tokens import HASH, TOKEN_ID, Token
+from tailrace.server.guard.access.grants import Grant, GrantInvalid, parse_grant
+from tailrace.server.guard.access.jwt_rules import JwtRules, JwtRulesInvalid, jwt_rules
+from tailrace.server.guard.access.tokens import HASH, TOKEN_ID, Token
 
 __all__ = ["AccessFile", "AccessFileInvalid", "parse_access_file", "read_access_file"]
 

@@ -19,7 +19,7 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from tailrace.server.access.errors import CredentialsRefused, CredentialsRepeated
+from tailrace.server.guard.access.errors import CredentialsRefused, CredentialsRepeated
 from tailrace.server.message import Request
 
 __all__ = ["CREDENTIAL_BYTES_MAX", "QUERY_PARAMETER", "Credentials", "read_credentials", "sent"]

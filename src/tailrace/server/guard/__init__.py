@@ -1,0 +1,1 @@
+"""Access control, limits, and the address of a client behind proxies."""
