@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from tailrace.cli import main
 from tailrace.cli.failures import ExitCode
 from tailrace.server.guard.access import Access, Operation
-from tailrace.server.guard.access.edit import add_token
+from tailrace.server.guard.access.token_editor import add_token
 from tailrace.server.message import Request
 from tests.cli.conftest import COMMAND, Done
 
@@ -219,7 +219,7 @@ def test_the_variable_of_the_server_names_the_file(file: Path) -> None:
 def test_it_needs_no_library_of_cryptography() -> None:
     """Nor does a server that takes no JWTs: they take a while to load."""
     check = (
-        "import sys; import tailrace.server.guard.access.edit; "
+        "import sys; import tailrace.server.guard.access.token_editor; "
         "sys.exit('cryptography' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", check], check=True, timeout=60)

@@ -2,13 +2,12 @@
 
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tailrace.server.settings import Settings, SettingsError, load_settings
+from tailrace.server.settings import Settings, SettingsError, load_settings, settings_table
 
 
 def test_a_flag_wins_over_a_variable_and_that_over_the_file_and_that_over_the_default(
@@ -22,7 +21,7 @@ def test_a_flag_wins_over_a_variable_and_that_over_the_file_and_that_over_the_de
     assert settings.chunk_bytes == Settings().chunk_bytes
 
 
-@pytest.mark.parametrize("item", fields(Settings), ids=lambda item: item.name)
+@pytest.mark.parametrize("item", settings_table(), ids=lambda item: item.name)
 def test_every_setting_can_be_a_variable(item: Any) -> None:
     """The default, written as a variable, is the default again, of the same type."""
     settings = load_settings({}, {f"TAILRACE_{item.name.upper()}": str(item.default)})

@@ -15,7 +15,7 @@ from tailrace.cli.standard import tell
 from tailrace.cli.words import TEXT
 
 if TYPE_CHECKING:
-    from tailrace.server.guard.access.edit import ListedToken
+    from tailrace.server.guard.access.token_editor import ListedToken
 
     _ParamType = click.ParamType[Any]
 else:
@@ -118,7 +118,7 @@ def new(file: Path, name: str, grants: tuple[str, ...], expires: datetime | None
     It is kept nowhere. The file is made if it is not there.
     """
     with _failures():
-        from tailrace.server.guard.access.edit import add_token
+        from tailrace.server.guard.access.token_editor import add_token
 
         id_, text = add_token(file, name, grants, expires)
     output = Output()
@@ -136,7 +136,7 @@ def new(file: Path, name: str, grants: tuple[str, ...], expires: datetime | None
 def list_(file: Path, is_json: bool) -> None:
     """List the tokens of a file: all but their secrets, which nobody has."""
     with _failures():
-        from tailrace.server.guard.access.edit import list_tokens
+        from tailrace.server.guard.access.token_editor import list_tokens
 
         found = list_tokens(file)
     output = Output()
@@ -157,7 +157,7 @@ def list_(file: Path, is_json: bool) -> None:
 def revoke(id: str, file: Path) -> None:
     """Take a token out of a file; live readers that use it are ended when the server reloads."""
     with _failures():
-        from tailrace.server.guard.access.edit import TokenNotFound, revoke_token
+        from tailrace.server.guard.access.token_editor import TokenNotFound, revoke_token
 
         try:
             name = revoke_token(file, id)

@@ -5,7 +5,9 @@ A refusal changes nothing. It carries the fields that the answer needs, says wha
 to do next, and pickles (exceptions are rebuilt from `args`, so `__init__` passes its arguments on).
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from tailrace.exceptions import TailraceError
 
 __all__ = [
     "BodyEmpty",
@@ -40,16 +42,26 @@ __all__ = [
 ]
 
 
-class Refusal(Exception):
+class Refusal(TailraceError):
     """A request that the protocol does not allow; the stream is as it was."""
 
     status: ClassVar[int] = 400
     code: ClassVar[str] = "refused"
     title: ClassVar[str] = "Request refused"
 
+    def __init__(self, *args: Any) -> None:
+        Exception.__init__(self, *args)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        if vars(cls).get("__annotations__") or "message" in vars(cls):
+            super().__init_subclass__(**options)
+
+    def __str__(self) -> str:
+        return super().__str__() or self.title
+
     @property
     def detail(self) -> str:
-        return str(self.args[0]) if self.args else self.title
+        return str(self)
 
 
 class HeaderInvalid(Refusal):

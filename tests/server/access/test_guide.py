@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from tailrace.server.guard.access import Operation
-from tailrace.server.guard.access.file import parse_access_file
+from tailrace.server.guard.access.access_file import parse_access_file
 from tailrace.server.guard.access.grants import parse_grant
 from tests.docs.test_docs import ADDRESS, RUNNERS, doc, examples
 from tests.support.server import ServerProcess

@@ -21,7 +21,7 @@ from tailrace.server.message import Request
 from tailrace.server.problem import problem
 from tailrace.server.service import _METHODS
 from tailrace.server.target import Resource, resolve
-from tests.server.access.making import AccessToml, asking, basic, bearer
+from tests.server.access.samples import AccessToml, asking, basic, bearer
 
 
 @pytest.fixture

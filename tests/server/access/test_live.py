@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.access.making import AccessToml, Signer, jwks, jwt_table
+from tests.server.access.samples import AccessToml, Signer, jwks, jwt_table
 from tests.support.http import Response
 from tests.support.server import ServerProcess
 from tests.support.streams import Api, text_of, wait_until

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.server.access.making import AccessToml
+from tests.server.access.samples import AccessToml
 from tests.support.http import Response
 from tests.support.server import AsgiServerProcess, BaseServerProcess, ServerProcess
 from tests.support.streams import Api

@@ -9,6 +9,7 @@ from tailrace.protocol.bucket import BucketState, Growth
 from tailrace.protocol.errors import Refusal
 from tailrace.server.guard.forwarded import TrustedProxies
 from tailrace.server.guard.limits import Limits, LimitsFileInvalid
+from tailrace.server.guard.limits.accounts import KNOWN_MAX, Known
 from tailrace.server.guard.limits.errors import (
     AppendRateExceeded,
     BucketBytesExceeded,
@@ -18,8 +19,7 @@ from tailrace.server.guard.limits.errors import (
     RequestRateExceeded,
     TooManyWaiters,
 )
-from tailrace.server.guard.limits.file import NO_LIMITS, load_rules
-from tailrace.server.guard.limits.known import KNOWN_MAX, Known
+from tailrace.server.guard.limits.limits_file import NO_LIMITS, load_rules
 from tailrace.server.problem import problem
 from tailrace.server.settings import Settings
 

@@ -6,7 +6,7 @@ Access control: who a request comes from, and what that one may do (§10.1, §10
 """
 
 from tailrace.server.guard.access.access import Access, admit
-from tailrace.server.guard.access.file import AccessFileInvalid
+from tailrace.server.guard.access.access_file import AccessFileInvalid
 from tailrace.server.guard.access.grants import Operation
 from tailrace.server.guard.access.principal import Principal
 

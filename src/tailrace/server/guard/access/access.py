@@ -18,11 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
+from tailrace.server.guard.access.access_file import AccessFile, read_access_file
 from tailrace.server.guard.access.credentials import read_credentials, sent
 from tailrace.server.guard.access.errors import CredentialsRefused, Forbidden, Unauthenticated
-from tailrace.server.guard.access.file import AccessFile, read_access_file
 from tailrace.server.guard.access.grants import Operation
-from tailrace.server.guard.access.jwts import JwtBasis, Jwts
+from tailrace.server.guard.access.jwt_verifier import JwtBasis, Jwts
 from tailrace.server.guard.access.operations import IDENTIFIED, STREAM_OPERATIONS, kind, needed
 from tailrace.server.guard.access.principal import ANONYMOUS_ID, NOBODY, Principal
 from tailrace.server.guard.access.tokens import TOKEN_PREFIX, Token, Tokens

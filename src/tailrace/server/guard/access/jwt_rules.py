@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tailrace.server.guard.access.keys import ALGORITHMS, KeySet, KeysInvalid, parse_keys
+from tailrace.server.guard.access.jwks import ALGORITHMS, KeySet, KeysInvalid, parse_keys
 
 __all__ = ["JwtChecks", "JwtRules", "JwtRulesInvalid", "jwt_rules"]
 

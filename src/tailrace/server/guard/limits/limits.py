@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Final
 
 from tailrace.server.guard.forwarded import TrustedProxies, counted
+from tailrace.server.guard.limits.accounts import Known
 from tailrace.server.guard.limits.errors import (
     AppendRateExceeded,
     ClientWaitersExceeded,
     RequestRateExceeded,
     TooManyWaiters,
 )
-from tailrace.server.guard.limits.file import NO_LIMITS, ClientRule, Rules, load_rules
-from tailrace.server.guard.limits.known import Known
+from tailrace.server.guard.limits.fair_share import Denial, Share
+from tailrace.server.guard.limits.limits_file import NO_LIMITS, ClientRule, Rules, load_rules
 from tailrace.server.guard.limits.quotas import Quotas
 from tailrace.server.guard.limits.rate import retry_after_s
-from tailrace.server.guard.limits.share import Denial, Share
 from tailrace.server.settings import Settings
 
 __all__ = ["Limits"]

@@ -7,13 +7,13 @@ The engine asks, see `engine.quota`; here is what the limits file answers.
 from collections.abc import Callable
 
 from tailrace.protocol.bucket import BucketState, Growth
+from tailrace.server.guard.limits.accounts import Known
 from tailrace.server.guard.limits.errors import (
     BucketBytesExceeded,
     BucketRateExceeded,
     BucketStreamsExceeded,
 )
-from tailrace.server.guard.limits.file import BucketRule, Rules
-from tailrace.server.guard.limits.known import Known
+from tailrace.server.guard.limits.limits_file import BucketRule, Rules
 from tailrace.server.guard.limits.rate import retry_after_s
 
 __all__ = ["Quotas"]

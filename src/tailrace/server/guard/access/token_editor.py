@@ -24,7 +24,7 @@ from typing import Any, Final
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from tailrace.server.guard.access.file import AccessFileInvalid, parse_access_file
+from tailrace.server.guard.access.access_file import AccessFileInvalid, parse_access_file
 from tailrace.server.guard.access.grants import parse_grant
 from tailrace.server.guard.access.tokens import hash_of, new_token
 

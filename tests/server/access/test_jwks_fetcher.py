@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.server.guard.access import Access, Principal, fetched
+from tailrace.server.guard.access import Access, Principal, jwks_fetcher
 from tailrace.server.guard.access.errors import CredentialsRefused, KeysNotReady
-from tests.server.access.making import AccessToml, Signer, asking, bearer, jwks, jwt_table
+from tests.server.access.samples import AccessToml, Signer, asking, bearer, jwks, jwt_table
 
 ONE = Signer("ES256", "one")
 TWO = Signer("ES256", "two")
@@ -82,7 +82,7 @@ def load(
     issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], Access]]:
     """With these waits a test sees what takes minutes elsewhere."""
-    monkeypatch.setattr(fetched, "REFRESH_S_MIN", 0.05)
+    monkeypatch.setattr(jwks_fetcher, "REFRESH_S_MIN", 0.05)
     loaded: list[Access] = []
 
     def load() -> Access:
@@ -162,7 +162,7 @@ def test_a_key_that_nobody_has_is_refused_in_the_end(
 def test_unknown_keys_do_not_make_it_ask_more_often(
     issuer: Issuer, load: Callable[[], Access], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetched, "REFRESH_S_MIN", 60.0)
+    monkeypatch.setattr(jwks_fetcher, "REFRESH_S_MIN", 60.0)
     issuer.show(ONE)
     access = load()
     until(lambda: outcome(access, ONE) == "jwt:alice")

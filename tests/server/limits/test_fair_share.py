@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.server.guard.limits.share import SHARE_OF_FREE, Denial, Share
+from tailrace.server.guard.limits.fair_share import SHARE_OF_FREE, Denial, Share
 
 CLIENTS = st.sampled_from(["a", "b", "c", "d", "e"])
 STEPS = st.lists(st.tuples(CLIENTS, st.booleans()), max_size=300)

@@ -10,7 +10,7 @@ import structlog
 from tailrace.server.guard.access import Access, AccessFileInvalid, admit
 from tailrace.server.guard.access.errors import CredentialsRefused, Forbidden, Unauthenticated
 from tailrace.server.target import resolve
-from tests.server.access.making import AccessToml, asking, bearer
+from tests.server.access.samples import AccessToml, asking, bearer
 
 HASH = "sha256:" + "0" * 64
 TOKEN = f'[[token]]\nid = "abcd"\nhash = "{HASH}"\ngrants = []\n'

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tailrace.server.guard.access.errors import CredentialsRefused
-from tailrace.server.guard.access.fetched import FetchedKeys
 from tailrace.server.guard.access.grants import Grant, GrantInvalid, parse_grant
+from tailrace.server.guard.access.jwks import UNKNOWN_KEY, Key
+from tailrace.server.guard.access.jwks_fetcher import FetchedKeys
 from tailrace.server.guard.access.jwt_rules import JwtChecks, JwtRules
-from tailrace.server.guard.access.keys import UNKNOWN_KEY, Key
 from tailrace.server.guard.access.principal import Principal
 
 __all__ = ["JwtBasis", "Jwts"]

@@ -21,7 +21,7 @@ from typing import Any, Final
 import structlog
 
 from tailrace.server.guard.access.errors import CredentialsRefused, KeysNotReady
-from tailrace.server.guard.access.keys import UNKNOWN_KEY, Key, KeySet, KeysInvalid, parse_keys
+from tailrace.server.guard.access.jwks import UNKNOWN_KEY, Key, KeySet, KeysInvalid, parse_keys
 
 __all__ = ["FETCH_S_MAX", "JWKS_BYTES_MAX", "REFRESH_S", "REFRESH_S_MIN", "FetchedKeys", "fetch"]
 

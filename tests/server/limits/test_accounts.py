@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.server.guard.limits.known import EVICT_LOOKS_MAX, Known
+from tailrace.server.guard.limits.accounts import EVICT_LOOKS_MAX, Known
 
 
 class Account:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.server.guard.limits import LimitsFileInvalid
-from tailrace.server.guard.limits.file import (
+from tailrace.server.guard.limits.limits_file import (
     _BUCKET_KEYS,
     _CLIENT_KEYS,
     NO_LIMITS,

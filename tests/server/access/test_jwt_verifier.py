@@ -24,7 +24,7 @@ from jwt.algorithms import RSAAlgorithm
 
 from tailrace.server.guard.access import Access, AccessFileInvalid, Operation, Principal
 from tailrace.server.guard.access.errors import CredentialsRefused
-from tests.server.access.making import (
+from tests.server.access.samples import (
     AUDIENCE,
     ISSUER,
     AccessToml,
