@@ -73,7 +73,7 @@ class Doors:
         Raises:
             RequestRateExceeded: Too many of its address were.
         """
-        self.limits.request(self._address(request))
+        self.limits.count_request(self._address(request))
 
     def check_length(self, request: Request, target: Target) -> None:
         """
@@ -98,10 +98,10 @@ class Doors:
             # A probe of health that is refused would take the server out of service.
             return
         client = self.client(request)
-        self.limits.request(client)
+        self.limits.count_request(client)
         if target.resource in _CONTENT and request.method in _SENDING:
             size = len(request.body) if request.sink is None else request.sink.size
-            self.limits.appended(client, size)
+            self.limits.count_append(client, size)
 
     def _check_address(self, request: Request) -> None:
         """Credentials are about to be looked into, which takes time: not for who guesses a lot."""

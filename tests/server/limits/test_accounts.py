@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.server.guard.limits.accounts import EVICT_LOOKS_MAX, Known
+from tailrace.server.guard.limits.accounts import EVICTION_CANDIDATES, Accounts
 
 
 class Account:
@@ -21,37 +21,37 @@ class Account:
 def test_never_more_than_so_many_are_remembered(
     count_max: int, arrivals: list[tuple[int, int]]
 ) -> None:
-    known: Known[Account] = Known(count_max)
+    accounts: Accounts[Account] = Accounts(count_max)
     for now, (number, full_at) in enumerate(arrivals):
-        if known.get(str(number)) is None:
-            known.add(str(number), Account(full_at), now)
-        assert len(known) <= count_max
-        assert known.get(str(number)) is not None
+        if accounts.get(str(number)) is None:
+            accounts.add(str(number), Account(full_at), now)
+        assert len(accounts) <= count_max
+        assert accounts.get(str(number)) is not None
 
 
 def test_the_least_recently_seen_goes_first() -> None:
-    known: Known[Account] = Known(3)
+    accounts: Accounts[Account] = Accounts(3)
     for name in "abc":
-        known.add(name, Account(0), 5)
-    known.get("a")
-    known.add("d", Account(0), 5)
-    assert [known.get(name) is not None for name in "abcd"] == [True, False, True, True]
+        accounts.add(name, Account(0), 5)
+    accounts.get("a")
+    accounts.add("d", Account(0), 5)
+    assert [accounts.get(name) is not None for name in "abcd"] == [True, False, True, True]
 
 
 def test_who_is_in_debt_is_kept_while_another_one_near_can_go() -> None:
-    known: Known[Account] = Known(4)
+    accounts: Accounts[Account] = Accounts(4)
     for name, full_at in (("a", 99), ("b", 99), ("c", 0), ("d", 99)):
-        known.add(name, Account(full_at), 5)
-    known.add("e", Account(99), 5)
-    assert [known.get(name) is not None for name in "abcde"] == [True, True, False, True, True]
+        accounts.add(name, Account(full_at), 5)
+    accounts.add("e", Account(99), 5)
+    assert [accounts.get(name) is not None for name in "abcde"] == [True, True, False, True, True]
 
 
 def test_where_all_are_in_debt_the_oldest_goes() -> None:
-    count = 3 * EVICT_LOOKS_MAX
-    known: Known[Account] = Known(count)
+    count = 3 * EVICTION_CANDIDATES
+    accounts: Accounts[Account] = Accounts(count)
     for number in range(count):
-        known.add(str(number), Account(99), 5)
-    known.add("new", Account(99), 5)
-    assert known.get("0") is None
-    assert all(known.get(str(number)) is not None for number in range(1, count))
-    assert len(known) == count
+        accounts.add(str(number), Account(99), 5)
+    accounts.add("new", Account(99), 5)
+    assert accounts.get("0") is None
+    assert all(accounts.get(str(number)) is not None for number in range(1, count))
+    assert len(accounts) == count

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.server.guard.limits.fair_share import SHARE_OF_FREE, Denial, Share
+from tailrace.server.guard.limits.fair_share import SHARE_OF_FREE, Denial, FairShare
 
 CLIENTS = st.sampled_from(["a", "b", "c", "d", "e"])
 STEPS = st.lists(st.tuples(CLIENTS, st.booleans()), max_size=300)
@@ -19,7 +19,7 @@ def test_a_newcomer_finds_a_place_as_long_as_there_is_one(
     Method: clients join and leave at random. Whoever holds nothing is refused only when all places
     are taken; whoever joins holds, right before, less than eight times as many as are free.
     """
-    share = Share(places)
+    share = FairShare(places)
     held = dict.fromkeys("abcde", 0)
     for client, joins in steps:
         free = places - sum(held.values())
@@ -37,9 +37,9 @@ def test_a_newcomer_finds_a_place_as_long_as_there_is_one(
 
 
 @given(places=st.integers(9, 2000), clients=st.integers(1, 12))
-def test_greedy_clients_leave_room_and_get_the_same(places: int, clients: int) -> None:
+def test_greedy_accounts_leave_room_and_get_the_same(places: int, clients: int) -> None:
     """All take what they can get, in turns: equal shares, and a place for one more."""
-    share = Share(places)
+    share = FairShare(places)
     names = [str(number) for number in range(clients)]
     while None in [share.join(name) for name in names]:
         pass
@@ -55,7 +55,7 @@ def test_greedy_clients_leave_room_and_get_the_same(places: int, clients: int) -
 
 
 def test_a_maximum_of_its_own_comes_first() -> None:
-    share = Share(100)
+    share = FairShare(100)
     assert [share.join("a", 2) for _ in range(3)] == [None, None, Denial.OWN]
     assert share.join("b", 0) is Denial.OWN
     share.leave("a")
@@ -63,13 +63,13 @@ def test_a_maximum_of_its_own_comes_first() -> None:
 
 
 def test_who_is_exempt_may_take_what_is_free() -> None:
-    share = Share(20)
+    share = FairShare(20)
     assert [share.join("proxy", exempt=True) for _ in range(21)] == [None] * 20 + [Denial.SHARE]
     assert share.join("a") is Denial.SHARE
 
 
 def test_nothing_is_remembered_of_who_left() -> None:
-    share = Share(10_000)
+    share = FairShare(10_000)
     for number in range(20_000):
         assert share.join(str(number)) is None
         share.leave(str(number))

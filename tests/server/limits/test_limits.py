@@ -9,7 +9,7 @@ from tailrace.protocol.bucket import BucketState, Growth
 from tailrace.protocol.errors import Refusal
 from tailrace.server.guard.forwarded import TrustedProxies
 from tailrace.server.guard.limits import Limits, LimitsFileInvalid
-from tailrace.server.guard.limits.accounts import KNOWN_MAX, Known
+from tailrace.server.guard.limits.accounts import ACCOUNTS_MAX, Accounts
 from tailrace.server.guard.limits.errors import (
     AppendRateExceeded,
     BucketBytesExceeded,
@@ -67,38 +67,38 @@ def refused(call: Callable[..., None], *args: object) -> Refusal | None:
 
 def test_requests_and_bytes_are_limited_apart(make: Make, clock: Clock) -> None:
     limits = make("[client]\nrequests_per_s = 1\nrequests_burst = 2\nappend_bytes_per_s = 10")
-    limits.request("token:a")
-    limits.appended("token:a", 10)
-    limits.request("token:a")
+    limits.count_request("token:a")
+    limits.count_append("token:a", 10)
+    limits.count_request("token:a")
     with pytest.raises(RequestRateExceeded) as requests:
-        limits.request("token:a")
+        limits.count_request("token:a")
     with pytest.raises(AppendRateExceeded) as size:
-        limits.appended("token:a", 10)
+        limits.count_append("token:a", 10)
     assert (requests.value.retry_after_s, size.value.retry_after_s) == (1, 1)
     assert {requests.value.code, size.value.code} == {
         "request-rate-exceeded", "append-rate-exceeded",
     }  # fmt: skip
     clock.now += S
-    limits.request("token:a")
-    limits.appended("token:a", 10)
+    limits.count_request("token:a")
+    limits.count_append("token:a", 10)
 
 
-def test_clients_do_not_disturb_each_other(make: Make) -> None:
+def test_accounts_do_not_disturb_each_other(make: Make) -> None:
     limits = make("[client]\nrequests_per_s = 1")
     for client in ("token:a", "token:b", "jwt:a", "203.0.113.1", "203.0.113.2", "2001:db8::1"):
-        limits.request(client)
-        assert refused(limits.request, client) is not None
+        limits.count_request(client)
+        assert refused(limits.count_request, client) is not None
     # The same /64, and the same address in another spelling.
-    assert refused(limits.request, "2001:db8::2") is not None
-    assert refused(limits.request, "2001:db8::/64") is not None
-    assert refused(limits.request, "::ffff:203.0.113.1") is not None
+    assert refused(limits.count_request, "2001:db8::2") is not None
+    assert refused(limits.count_request, "2001:db8::/64") is not None
+    assert refused(limits.count_request, "::ffff:203.0.113.1") is not None
 
 
 def test_an_append_larger_than_the_burst_passes_and_is_waited_for(make: Make, clock: Clock) -> None:
     limits = make("[client]\nappend_bytes_per_s = 10\nappend_bytes_burst = 20")
-    limits.appended("token:a", 100)
+    limits.count_append("token:a", 100)
     with pytest.raises(AppendRateExceeded) as caught:
-        limits.appended("token:a", 100)
+        limits.count_append("token:a", 100)
     assert caught.value.retry_after_s == 10
     with pytest.raises(AppendRateExceeded) as caught:
         limits.check_append("token:a", 1)
@@ -106,14 +106,14 @@ def test_an_append_larger_than_the_burst_passes_and_is_waited_for(make: Make, cl
     clock.now += 10 * S
     for _ in range(9):
         limits.check_append("token:a", 100)
-    limits.appended("token:a", 100)
-    limits.appended("token:a", 0)
+    limits.count_append("token:a", 100)
+    limits.count_append("token:a", 0)
 
 
 def test_the_header_says_when_it_will_pass(make: Make) -> None:
     limits = make("[client]\nrequests_per_s = 0.1")
-    limits.request("token:a")
-    refusal = refused(limits.request, "token:a")
+    limits.count_request("token:a")
+    refusal = refused(limits.count_request, "token:a")
     assert refusal is not None
     answer = problem(refusal)
     assert answer.status == 429
@@ -122,13 +122,13 @@ def test_the_header_says_when_it_will_pass(make: Make) -> None:
 
 def test_memory_is_bounded_whoever_comes(make: Make) -> None:
     limits = make("[client]\nrequests_per_s = 1")
-    assert limits._clients._count_max == KNOWN_MAX == 65_536
-    limits._clients = Known(1000)
+    assert limits._accounts._count_max == ACCOUNTS_MAX == 65_536
+    limits._accounts = Accounts(1000)
     for number in range(3000):
-        limits.request(f"2001:db8:0:{number:x}::1")
-    assert len(limits._clients) == 1000
-    # Those that were seen last are still known.
-    assert refused(limits.request, f"2001:db8:0:{2999:x}::2") is not None
+        limits.count_request(f"2001:db8:0:{number:x}::1")
+    assert len(limits._accounts) == 1000
+    # Those that were seen last are still accounts.
+    assert refused(limits.count_request, f"2001:db8:0:{2999:x}::2") is not None
 
 
 def test_a_client_has_as_many_waiters_as_the_file_says(make: Make) -> None:
@@ -173,25 +173,25 @@ def test_connections_are_shared_by_address_and_proxies_are_exempt(make: Make) ->
 
 def test_a_reload_takes_new_rules_and_keeps_places(make: Make, tmp_path: Path) -> None:
     limits = make("[client]\nrequests_per_s = 1\nwaiters_max = 1")
-    limits.request("token:a")
+    limits.count_request("token:a")
     limits.join("token:a")
     path = tmp_path / "limits.toml"
     path.write_text("[client]\nrequests_per_s = 1\nrequests_burst = 3\nwaiters_max = 2")
     limits.reload()
     for _ in range(3):
-        limits.request("token:a")
-    assert refused(limits.request, "token:a") is not None
+        limits.count_request("token:a")
+    assert refused(limits.count_request, "token:a") is not None
     limits.join("token:a")
     assert refused(limits.join, "token:a") is not None
 
 
 def test_a_mistake_changes_nothing(make: Make, tmp_path: Path) -> None:
     limits = make("[client]\nrequests_per_s = 1\n[[bucket]]\nmatch = '*'\nstreams_max = 0")
-    limits.request("token:a")
+    limits.count_request("token:a")
     (tmp_path / "limits.toml").write_text("[client]\nrequests_per_s = 9\nfoo = 1")
     with pytest.raises(LimitsFileInvalid, match="foo"):
         limits.reload()
-    assert refused(limits.request, "token:a") is not None
+    assert refused(limits.count_request, "token:a") is not None
     assert refused(limits.quotas.check, b"chat", BucketState(1), Growth(1)) is not None
 
 
@@ -199,11 +199,11 @@ def test_without_a_file_nothing_is_limited_and_a_reload_does_nothing() -> None:
     limits = Limits.load(None, Settings(waiters_max=3, trusted_proxies="192.0.2.0/24"))
     limits.reload()
     for _ in range(1000):
-        limits.request("token:a")
-        limits.appended("token:a", 1 << 40)
+        limits.count_request("token:a")
+        limits.count_append("token:a", 1 << 40)
     assert not limits.quotas
     assert "192.0.2.9" in limits.proxies
-    assert limits.waiters.places == 3
+    assert limits.waiters.slots == 3
 
 
 QUOTAS = """

@@ -73,6 +73,11 @@ def test_a_refusal_takes_nothing(
     assert wait_ns == 0 or after == full_at
 
 
+def test_the_default_burst_is_one_second_of_units() -> None:
+    assert Rate.of(7.5) == Rate.of(7.5, 7)
+    assert Rate.of(0.5) == Rate.of(0.5, 1)
+
+
 def test_a_burst_passes_at_once_and_then_one_after_the_other() -> None:
     rate = Rate.of(2, 3)
     full_at, waits = 0, []

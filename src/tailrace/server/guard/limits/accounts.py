@@ -1,37 +1,38 @@
 """
-What is remembered of clients: at most so many of them, whoever comes.
+Accounts of clients or buckets: a bounded number of them, with LRU eviction.
 
-What is forgotten is what was not seen for the longest time; one that is known no more starts with
-full buckets. That is safe enough: nearly always the oldest is full again anyway, and those that are
-not get a second chance while others near them can go. To be forgotten while in debt, somebody needs
-as many other addresses as are kept (an IPv6 /64 is one) to send a request each before that debt is
-over; who has those does not gain by it, since each of them has a full bucket to begin with.
+The least recently used account is evicted. A client whose account was evicted starts again with
+full token buckets. That is acceptable: the oldest account is nearly always full anyway, and an
+account in debt is skipped while a full one is among the oldest few. To have an account evicted
+while it is in debt, a client needs as many other addresses as there are accounts (an IPv6 /64 is
+one address), each with a request within the time of that debt. It gains nothing by that, since
+each of those addresses has a full token bucket of its own.
 """
 
 from collections import OrderedDict
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["KNOWN_MAX", "Known"]
+__all__ = ["ACCOUNTS_MAX", "Accounts"]
 
-KNOWN_MAX: Final = 65_536
-EVICT_LOOKS_MAX: Final = 8
-"""So many of the oldest are looked at for one that loses nothing by being forgotten."""
+ACCOUNTS_MAX: Final = 65_536
+EVICTION_CANDIDATES: Final = 8
+"""How many of the oldest accounts are searched for one that is full."""
 
 
 class Account(Protocol):
-    """What is remembered of one."""
+    """An entry of `Accounts`."""
 
     def is_full(self, now: int) -> bool:
-        """Whether it is as good as new."""
+        """Whether its token buckets are full, so that eviction loses nothing."""
 
 
 T = TypeVar("T", bound=Account)
 
 
-class Known(Generic[T]):
-    """An LRU of accounts, which prefers to forget those that are full."""
+class Accounts(Generic[T]):
+    """An LRU cache of accounts that prefers to evict full ones."""
 
-    def __init__(self, count_max: int = KNOWN_MAX) -> None:
+    def __init__(self, count_max: int = ACCOUNTS_MAX) -> None:
         self._accounts: OrderedDict[str, T] = OrderedDict()
         self._count_max = count_max
 
@@ -39,25 +40,25 @@ class Known(Generic[T]):
         return len(self._accounts)
 
     def get(self, name: str) -> T | None:
-        """The account of somebody who is seen just now."""
+        """The account of this name, which becomes the most recently used one."""
         account = self._accounts.get(name)
         if account is not None:
             self._accounts.move_to_end(name)
         return account
 
     def add(self, name: str, account: T, now: int) -> None:
-        """Remember somebody, and forget somebody else if need be."""
+        """Add an account; evicts another one if there are too many."""
         if len(self._accounts) >= self._count_max:
-            self._forget(now)
+            self._evict(now)
         self._accounts[name] = account
 
     def clear(self) -> None:
         self._accounts.clear()
 
-    def _forget(self, now: int) -> None:
+    def _evict(self, now: int) -> None:
         accounts = self._accounts
         oldest = next(iter(accounts))
-        for _ in range(EVICT_LOOKS_MAX):
+        for _ in range(EVICTION_CANDIDATES):
             name = next(iter(accounts))
             if accounts[name].is_full(now):
                 del accounts[name]

@@ -1,231 +1,176 @@
 """
-The limits file: who may do how much (§10.5), in TOML.
+The limits file (§10.5), in TOML.
 
     [client]                        each principal, or each address where there is none
     requests_per_s = 100            requests_burst = 200
     append_bytes_per_s = 1_000_000  append_bytes_burst = 5_000_000
     waiters_max = 100               connections_max = 100
 
-    [[exception]]                   the first that matches holds, instead of [client]
-    match = "token:k3v9*"           a principal, "*" at the end for any; or an address or network
+    [[exception]]                   the first that matches applies instead of [client]
+    match = "token:k3v9*"           a principal, or its beginning and "*"; an address; a network
 
-    [[bucket]]                      the first that matches holds
+    [[bucket]]                      the first that matches applies
     match = "chat-*"
     bytes_max = 1_000_000_000       streams_max = 10_000
     messages_per_s = 1000           messages_burst = 5000
 
-Everything may be left out: then there is no such limit.
+Every key but `match` is optional; without it there is no such limit.
 """
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from ipaddress import ip_network
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final, TypeAlias
 
+import msgspec
+from msgspec import Meta
+
+from tailrace.server.config import convert
 from tailrace.server.guard.forwarded import Network, parse_network
 from tailrace.server.guard.limits.rate import Rate
+from tailrace.server.settings import SettingsError
 
-__all__ = ["NO_LIMITS", "BucketRule", "ClientRule", "LimitsFileInvalid", "Rules", "load_rules"]
+__all__ = [
+    "NO_LIMITS",
+    "BucketRule",
+    "ClientRule",
+    "LimitRules",
+    "LimitsFileInvalid",
+    "load_rules",
+    "rate",
+]
 
-_CLIENT_KEYS: Final = (
-    "requests_per_s", "requests_burst", "append_bytes_per_s", "append_bytes_burst",
-    "waiters_max", "connections_max",
-)  # fmt: skip
-_BUCKET_KEYS: Final = ("bytes_max", "streams_max", "messages_per_s", "messages_burst")
 _NUMBER_MAX: Final = 1 << 53
+_PerSecond: TypeAlias = Annotated[float, Meta(ge=0.001, le=_NUMBER_MAX)]
+_Positive: TypeAlias = Annotated[int, Meta(ge=1, le=_NUMBER_MAX)]
+_Natural: TypeAlias = Annotated[int, Meta(ge=0, le=_NUMBER_MAX)]
 
 
-class LimitsFileInvalid(Exception):
-    """The limits file cannot be used; the message says what is wrong where."""
+class LimitsFileInvalid(SettingsError):
+    """The limits file cannot be used; the text names the key and says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientRule:
-    """What one client may do; None is no limit."""
+class _Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the file."""
 
-    requests: Rate | None = None
-    append_bytes: Rate | None = None
-    waiters_max: int | None = None
-    connections_max: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BucketRule:
-    """What one bucket may hold; None is no limit."""
-
-    bytes_max: int | None = None
-    streams_max: int | None = None
-    messages: Rate | None = None
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if name.endswith("_burst") and getattr(self, name) is not None:
+                rate = name.removesuffix("burst") + "per_s"
+                if getattr(self, rate) is None:
+                    raise ValueError(f"{name} has no effect without {rate}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Match:
-    """A name, the beginning of one, or a network."""
+class ClientRule(_Rule, frozen=True, kw_only=True):
+    """The limits of one client; None means no limit."""
 
-    text: str
-    network: Network | None = None
+    requests_per_s: _PerSecond | None = None
+    requests_burst: _Positive | None = None
+    append_bytes_per_s: _PerSecond | None = None
+    append_bytes_burst: _Positive | None = None
+    waiters_max: _Natural | None = None
+    connections_max: _Positive | None = None
 
-    def matches(self, name: str, network: Network | None) -> bool:
-        if self.network is not None:
-            # The two kinds of networks do not compare.
-            return (
-                network is not None
-                and network.version == self.network.version
-                and network.subnet_of(self.network)  # type: ignore[arg-type]
+
+class ClientException(ClientRule, frozen=True, kw_only=True):
+    """The limits of the clients that match."""
+
+    match: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_pattern(self.match)
+        if (
+            _network(self.match) is None
+            and self.match != "*"
+            and not self.match.startswith(("token:", "jwt:"))
+        ):
+            raise ValueError(
+                f"match = {self.match!r} is neither an address or network nor a principal, "
+                "token:… or jwt:…"
             )
-        if self.text.endswith("*"):
-            return name.startswith(self.text[:-1])
-        return name == self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What the file says."""
+class BucketRule(_Rule, frozen=True, kw_only=True):
+    """The quotas of one bucket; None means no limit."""
+
+    match: str
+    bytes_max: _Natural | None = None
+    streams_max: _Natural | None = None
+    messages_per_s: _PerSecond | None = None
+    messages_burst: _Positive | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_pattern(self.match)
+
+
+class LimitRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of the file."""
 
     client: ClientRule = ClientRule()
-    exceptions: tuple[tuple[_Match, ClientRule], ...] = ()
-    buckets: tuple[tuple[_Match, BucketRule], ...] = ()
+    exception: tuple[ClientException, ...] = ()
+    bucket: tuple[BucketRule, ...] = ()
 
-    def of_client(self, name: str) -> ClientRule:
-        """The rule of a principal, or of an address as it is counted."""
-        if not self.exceptions:
-            return self.client
-        network = _network(name)
-        for match, rule in self.exceptions:
-            if match.matches(name, network):
-                return rule
+    def for_client(self, name: str) -> ClientRule:
+        """The rule of a principal, or of an address in the form of `client_key`."""
+        if self.exception:
+            network = _network(name)
+            for rule in self.exception:
+                if _matches(rule.match, name) or _contains(_network(rule.match), network):
+                    return rule
         return self.client
 
-    def of_bucket(self, name: str) -> BucketRule | None:
+    def for_bucket(self, name: str) -> BucketRule | None:
         """The rule of a bucket, if it has one."""
-        for match, rule in self.buckets:
-            if match.matches(name, None):
-                return rule
-        return None
+        return next((rule for rule in self.bucket if _matches(rule.match, name)), None)
 
 
-NO_LIMITS: Final = Rules()
+NO_LIMITS: Final = LimitRules()
 
 
-def load_rules(path: Path) -> Rules:
+def load_rules(path: Path) -> LimitRules:
     """
     Read the limits file.
 
     Raises:
-        LimitsFileInvalid: It cannot be read, or says something that means nothing.
+        LimitsFileInvalid: It cannot be read, or a key or value is invalid.
     """
     try:
-        content = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise LimitsFileInvalid(f"{path}: {error}") from None
-    try:
-        _check_keys(content, ("client", "exception", "bucket"), "the file")
-        client = _table(content.get("client", {}), "[client]")
-        return Rules(
-            _client_rule(client, "[client]"),
-            tuple(
-                (_client_match(entry, place), _client_rule(entry, place, "match"))
-                for entry, place in _entries(content, "exception")
-            ),
-            tuple(
-                (_Match(_text(entry, place)), _bucket_rule(entry, place))
-                for entry, place in _entries(content, "bucket")
-            ),
-        )
-    except ValueError as error:
+        return convert(tomllib.loads(path.read_text()), LimitRules)
+    except (OSError, ValueError) as error:
         raise LimitsFileInvalid(f"{path}: {error}") from None
 
 
-def _network(name: str) -> Network | None:
-    try:
-        return ip_network(name)
-    except ValueError:
-        return None
+def rate(per_s: float | None, burst: int | None) -> Rate | None:
+    """The rate of a rule, if it has one."""
+    return None if per_s is None else Rate.of(per_s, burst)
 
 
-def _table(value: object, place: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{place} must be a table")
-    return value
+def _check_pattern(match: str) -> None:
+    if not match:
+        raise ValueError("match is empty: name a client or bucket")
+    if "*" in match[:-1]:
+        raise ValueError(f"match = {match!r}: '*' is only allowed at the end")
 
 
-def _entries(content: Mapping[str, Any], name: str) -> list[tuple[Mapping[str, Any], str]]:
-    entries = content.get(name, [])
-    if not isinstance(entries, list):
-        raise ValueError(f"[{name}] must be written [[{name}]], once for each")
-    places = (f"[[{name}]] number {number}" for number in range(1, len(entries) + 1))
-    return [(_table(entry, place), place) for entry, place in zip(entries, places, strict=True)]
+def _matches(pattern: str, name: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
-def _check_keys(table: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
-    for name in table:
-        if name not in known:
-            raise ValueError(f"{place}: unknown key {name!r}; known: {', '.join(known)}")
-
-
-def _text(entry: Mapping[str, Any], place: str) -> str:
-    text = entry.get("match")
-    if not isinstance(text, str) or not text:
-        raise ValueError(f"{place}: match is missing: say whom it is for")
-    if "*" in text[:-1]:
-        raise ValueError(f"{place}: match = {text!r}: '*' may stand at the end only")
-    return text
-
-
-def _client_match(entry: Mapping[str, Any], place: str) -> _Match:
-    text = _text(entry, place)
-    try:
-        return _Match(text, parse_network(text))
-    except ValueError:
-        pass
-    if text != "*" and not text.startswith(("token:", "jwt:")):
-        raise ValueError(
-            f"{place}: match = {text!r} is neither an address or network nor a principal, "
-            "token:… or jwt:…"
-        )
-    return _Match(text)
-
-
-def _client_rule(table: Mapping[str, Any], place: str, *more: str) -> ClientRule:
-    _check_keys(table, (*_CLIENT_KEYS, *more), place)
-    return ClientRule(
-        _rate(table, place, "requests"),
-        _rate(table, place, "append_bytes"),
-        _count(table, place, "waiters_max", low=0),
-        _count(table, place, "connections_max"),
+def _contains(outer: Network | None, inner: Network | None) -> bool:
+    # Networks of different versions do not compare.
+    return (
+        outer is not None
+        and inner is not None
+        and outer.version == inner.version
+        and inner.subnet_of(outer)  # type: ignore[arg-type]
     )
 
 
-def _bucket_rule(table: Mapping[str, Any], place: str) -> BucketRule:
-    _check_keys(table, (*_BUCKET_KEYS, "match"), place)
-    return BucketRule(
-        _count(table, place, "bytes_max", low=0),
-        _count(table, place, "streams_max", low=0),
-        _rate(table, place, "messages"),
-    )
-
-
-def _rate(table: Mapping[str, Any], place: str, name: str) -> Rate | None:
-    burst = _count(table, place, f"{name}_burst")
-    per_s = table.get(f"{name}_per_s")
-    if per_s is None:
-        if burst is not None:
-            raise ValueError(f"{place}: {name}_burst means nothing without {name}_per_s")
+@lru_cache(4096)
+def _network(text: str) -> Network | None:
+    try:
+        return parse_network(text)
+    except ValueError:
         return None
-    # bool is an int in Python; what is not a number is in no range.
-    fits = isinstance(per_s, int | float) and not isinstance(per_s, bool)
-    if not fits or not 0.001 <= per_s <= _NUMBER_MAX:
-        raise ValueError(f"{place}: {name}_per_s must be a number from 0.001 on, not {per_s!r}")
-    # As much at once as comes in a second, unless it is said.
-    return Rate.of(per_s, max(1, int(per_s)) if burst is None else burst)
-
-
-def _count(table: Mapping[str, Any], place: str, name: str, low: int = 1) -> int | None:
-    value = table.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= _NUMBER_MAX:
-        raise ValueError(f"{place}: {name} must be a whole number from {low} on, not {value!r}")
-    return value
