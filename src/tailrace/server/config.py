@@ -53,21 +53,23 @@ def choices(type_: Any) -> tuple[str, ...]:
     """The values of a `Literal`, also inside of `Annotated`, a union or a list."""
     if get_origin(type_) is Literal:
         return get_args(type_)
-    return next(filter(None, map(choices, get_args(type_))), ())
+    return tuple(value for arg in get_args(type_) for value in choices(arg))
 
 
 def _describe(
     text: str, steps: list[Any], content: Any, type_: Any, top_level: Callable[[str], str]
 ) -> str:
-    value, keys = content, []
+    value = content
+    keys: list[str] = []
     for step in steps:
         value = value[step]
         if isinstance(step, str):
             type_ = {item.name: item.type for item in _fields(type_)}[step]
             keys.append(step if keys else top_level(step))
         elif len(keys) == 1:
-            name = value.get("id") if isinstance(value, dict) else None
-            keys[0] = f"[[{steps[0]}]] {name or f'number {step + 1}'}"
+            id_ = value.get("id") if isinstance(value, dict) else None
+            name = id_ if isinstance(id_, str) else f"number {step + 1}"
+            keys[0] = f"[[{steps[0]}]] {name}"
     subject = ": ".join(keys)
     before = f"{subject}: " if subject else ""
     if unknown := _UNKNOWN.fullmatch(text):

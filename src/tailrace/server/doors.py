@@ -44,11 +44,11 @@ class Doors:
             AccessFileInvalid, LimitsFileInvalid: One cannot be read, or has a mistake in it.
             ProxiesInvalid: `--trusted-proxies` has one.
         """
-        self.access = Access.load(Path(settings.access)) if settings.access else None
+        self.access = Access(Path(settings.access)) if settings.access else None
         self.limits = Limits.load(Path(settings.limits) if settings.limits else None, settings)
         self.guarded = self.access is not None or bool(settings.limits)
         if self.access is not None:
-            self.access.before_look = self._check_address
+            self.access.before_verify = self._check_address
 
     def check(self, request: Request, target: Target) -> None:
         """

@@ -3,27 +3,12 @@
 from tailrace.protocol.errors import Refusal
 
 __all__ = [
-    "ArrowMissing",
-    "BackupFailed",
-    "BackupRunning",
-    "BackupUnsupported",
-    "BodyTooLarge",
-    "ContentCodingRefused",
-    "HeadersTooLarge",
-    "Internal",
-    "MalformedRequest",
-    "MethodNotAllowed",
-    "NotReady",
-    "RequestInvalid",
-    "RequestTimeout",
-    "RouteNotFound",
-    "SnapshotNotStored",
-    "SnapshotTooLarge",
-    "TooManyConnections",
-    "TransferCodingUnknown",
-    "UpgradeRefused",
+    "ArrowMissing", "BackupFailed", "BackupRunning", "BackupUnsupported", "BodyTooLarge",
+    "ContentCodingRefused", "HeadersTooLarge", "Internal", "MalformedRequest", "MethodNotAllowed",
+    "NotReady", "RequestInvalid", "RequestTimeout", "RouteNotFound", "SnapshotNotStored",
+    "SnapshotTooLarge", "TooManyConnections", "TransferCodingUnknown", "UpgradeRefused",
     "UriTooLong",
-]
+]  # fmt: skip
 
 
 class RouteNotFound(Refusal):

@@ -17,15 +17,9 @@ from tailrace.exceptions import ExitCode, TailraceError
 from tailrace.server.config import choices, convert
 
 __all__ = [
-    "ENV_PREFIX",
-    "AccessNotConfigured",
-    "Setting",
-    "Settings",
-    "SettingsError",
-    "load_settings",
-    "option_name",
-    "settings_table",
-]
+    "ENV_PREFIX", "AccessNotConfigured", "Setting", "Settings", "SettingsError", "load_settings",
+    "option_name", "settings_table",
+]  # fmt: skip
 
 ENV_PREFIX: Final = "TAILRACE_"
 # In addition to those that msgspec converts.

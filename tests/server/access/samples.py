@@ -48,7 +48,7 @@ class AccessToml:
         self._write()
 
     def load(self) -> Access:
-        return Access.load(self.path)
+        return Access(self.path)
 
     def _write(self) -> None:
         self.path.write_text("\n\n".join(self._parts.values()) + "\n")

@@ -1,7 +1,7 @@
 """
-Access control: who a request comes from, and what that one may do (§10.1, §10.2).
+Access control: the principal of a request, and its grants (§10.1, §10.2).
 
-    file -> tokens, jwts (keys) -> Access.identify(request) -> Principal
+    access_file -> tokens, jwt_verifier (jwks) -> Access.identify(request) -> Principal
     operations (what does this request need?) -> admit -> Principal.may <- grants
 """
 

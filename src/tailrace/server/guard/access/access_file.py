@@ -1,64 +1,110 @@
 """
-The access file: TOML, read whole and taken whole or not at all.
+The access file: TOML, which is accepted as a whole or not at all.
 
     [[token]]                                   made by `tailrace token new`
     id = "k3v9x2mpqa"
-    name = "chat backend"                       for people
-    hash = "sha256:…"                           of the token's whole text
+    name = "chat backend"                       a note
+    hash = "sha256:…"                           of the token's text
     grants = ["read,append:/chat-rooms"]
     created = 2026-01-01T00:00:00Z
     expires = 2027-01-01T00:00:00Z              optional
 
-    [anonymous]                                 optional: what needs no credentials
+    [anonymous]                                 optional: grants without credentials
     grants = ["read:/public-feeds"]
 
-    [jwt]                                       optional: whose JWTs are taken, see `jwt_rules`
+    [jwt]                                       optional: the issuer of accepted JWTs
     issuer = "https://login.example.org/"
-    audience = "tailrace"
-    jwks = "keys.json"                          beside this file, or https://…
+    audience = "tailrace"                       or a list, any of which is accepted
+    jwks = "keys.json"                          a file beside this one, or https://…
+    algorithms = ["RS256", "ES256"]             optional; by default, all asymmetric ones
+    scope_claim = "scope"                       optional
+    leeway_s = 0                                optional: tolerated clock difference
 """
 
+import ipaddress
 import stat
 import tomllib
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Final, Literal, TypeAlias, get_args
+from urllib.parse import urlsplit
 
+import msgspec
 import structlog
+from msgspec import Meta
 
-from tailrace.server.guard.access.grants import Grant, GrantInvalid, parse_grant
-from tailrace.server.guard.access.jwt_rules import JwtRules, JwtRulesInvalid, jwt_rules
-from tailrace.server.guard.access.tokens import HASH, TOKEN_ID, Token
+from tailrace.server.config import convert
+from tailrace.server.guard.access.grants import parse_grants
+from tailrace.server.guard.access.jwks import Jwks, JwksInvalid, parse_jwks
+from tailrace.server.guard.access.tokens import Token, parse_timestamp
+from tailrace.server.settings import SettingsError
 
-__all__ = ["AccessFile", "AccessFileInvalid", "parse_access_file", "read_access_file"]
+__all__ = [
+    "AccessFile", "AccessFileInvalid", "JwtSettings", "load_access_file", "parse_access_file",
+]  # fmt: skip
 
-_FILE_KEYS: Final = ("token", "anonymous", "jwt")
-_TOKEN_KEYS: Final = ("id", "name", "hash", "grants", "created", "expires")
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+_Asymmetric: TypeAlias = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]
+_Symmetric: TypeAlias = Literal["HS256", "HS384", "HS512"]
 
 log = structlog.get_logger("tailrace")
 
 
-class AccessFileInvalid(Exception):
-    """The access file cannot be used; the message says where and why."""
+class AccessFileInvalid(SettingsError):
+    """The access file cannot be used; the text names the key and says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class AccessFile:
-    """What an access file says."""
+class Anonymous(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[anonymous]`."""
 
-    tokens: tuple[Token, ...] = ()
-    anonymous: tuple[Grant, ...] | None = None
-    jwt: JwtRules | None = None
+    grants: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        parse_grants(self.grants)
 
 
-def read_access_file(path: Path) -> AccessFile:
+class JwtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[jwt]`."""
+
+    issuer: _Text
+    audience: _Text | Annotated[tuple[_Text, ...], Meta(min_length=1)]
+    jwks: _Text
+    algorithms: Annotated[tuple[_Asymmetric | _Symmetric, ...], Meta(min_length=1)] = get_args(
+        _Asymmetric
+    )
+    scope_claim: _Text = "scope"
+    leeway_s: Annotated[float, Meta(ge=0, le=600)] = 0.0
+
+    def __post_init__(self) -> None:
+        if "://" in self.jwks and not _is_trusted(self.jwks):
+            raise ValueError(
+                "jwks must be the path of a file or an https:// URL (http:// only to loopback): "
+                "an attacker who can change the response chooses the keys"
+            )
+
+
+class AccessFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of an access file."""
+
+    token: tuple[Token, ...] = ()
+    anonymous: Anonymous | None = None
+    jwt: JwtSettings | None = None
+
+    def __post_init__(self) -> None:
+        ids = [token.id for token in self.token]
+        for id_ in ids:
+            if ids.count(id_) > 1:
+                raise ValueError(f"[[token]] {id_}: the id is not unique")
+
+
+def load_access_file(path: Path) -> tuple[AccessFile, Jwks | None]:
     """
-    Read the file.
+    Read the file, and the JWK set that it names if that is a file, too.
 
     Raises:
-        AccessFileInvalid: There is none, or it has a mistake in it.
+        AccessFileInvalid: One of them is missing or invalid.
     """
     try:
         mode = path.stat().st_mode
@@ -72,107 +118,46 @@ def read_access_file(path: Path) -> AccessFile:
         raise AccessFileInvalid(f"{path}: cannot be read: {error}") from None
     if mode & _OTHERS:
         log.warning(
-            "others than its owner have rights on the access file: chmod 600",
+            "the access file is accessible to other users: chmod 600",
             file=str(path),
             mode=f"{stat.S_IMODE(mode):o}",
         )
-    return parse_access_file(text, path)
+    file = parse_access_file(text, path)
+    if file.jwt is None or "://" in file.jwt.jwks:
+        return file, None
+    jwks = path.parent / file.jwt.jwks
+    try:
+        return file, parse_jwks(jwks.read_bytes())
+    except (OSError, JwksInvalid) as error:
+        raise AccessFileInvalid(f"{path}: [jwt]: jwks: {jwks}: {error}") from None
 
 
-def parse_access_file(text: str, path: Path, *, keys: bool = True) -> AccessFile:
+def parse_access_file(text: str, path: Path) -> AccessFile:
     """
-    The same, of its text; `path` is where it stands, and without `keys` JWTs are left aside.
+    Parse the text of an access file; `path` is for messages.
 
     Raises:
-        AccessFileInvalid: It has a mistake in it.
+        AccessFileInvalid: A key or value is invalid.
     """
     try:
-        content = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return convert(tomllib.loads(text), AccessFile, dec_hook=parse_timestamp)
+    except (ValueError, RecursionError) as error:
         raise AccessFileInvalid(f"{path}: {error}") from None
+
+
+def _is_trusted(url: str) -> bool:
     try:
-        return _access_file(content, path.parent if keys else None)
-    except (_Mistake, JwtRulesInvalid) as mistake:
-        raise AccessFileInvalid(f"{path}: {mistake}") from None
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    return bool(host) and (
+        parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host))
+    )
 
 
-class _Mistake(Exception):
-    """Where it is, and what."""
-
-
-def _access_file(content: dict[str, Any], folder: Path | None) -> AccessFile:
-    _check_keys(content, _FILE_KEYS, "the file")
-    tables = content.get("token", [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise _Mistake("tokens are written as [[token]], with double brackets")
-    tokens = tuple(_token(table, number) for number, table in enumerate(tables, 1))
-    seen: set[str] = set()
-    for token in tokens:
-        if token.id in seen:
-            raise _Mistake(f"the token {token.id} is there twice")
-        seen.add(token.id)
-    anonymous = None
-    if "anonymous" in content:
-        anonymous = _anonymous(content["anonymous"])
-    jwt = None
-    if "jwt" in content and folder is not None:
-        jwt = jwt_rules(_table(content["jwt"], "[jwt]"), folder)
-    return AccessFile(tokens, anonymous, jwt)
-
-
-def _anonymous(value: object) -> tuple[Grant, ...]:
-    table = _table(value, "[anonymous]")
-    _check_keys(table, ("grants",), "[anonymous]")
-    return _grants(table, "[anonymous]")
-
-
-def _token(table: dict[str, Any], number: int) -> Token:
-    where = f"[[token]] number {number}"
-    id_ = table.get("id")
-    if not isinstance(id_, str) or not TOKEN_ID.fullmatch(id_):
-        raise _Mistake(f"{where}: id must be 4 to 32 of a-z and 0-9")
-    where = f"[[token]] {id_}"
-    _check_keys(table, _TOKEN_KEYS, where)
-    hash_ = table.get("hash")
-    if not isinstance(hash_, str) or not HASH.fullmatch(hash_):
-        raise _Mistake(f"{where}: hash must be sha256: and 64 hexadecimal digits in lower case")
-    if not isinstance(table.get("name", ""), str):
-        raise _Mistake(f"{where}: name must be a text")
-    _time(table, "created", where)
-    return Token(id_, hash_, _grants(table, where), _time(table, "expires", where))
-
-
-def _grants(table: dict[str, Any], where: str) -> tuple[Grant, ...]:
-    texts = table.get("grants")
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise _Mistake(f'{where}: grants must be a list of texts, as in ["read:/chat-rooms"]')
+def _is_loopback(host: str) -> bool:
     try:
-        return tuple(parse_grant(text) for text in texts)
-    except GrantInvalid as error:
-        raise _Mistake(f"{where}: {error}") from None
-
-
-def _time(table: dict[str, Any], key: str, where: str) -> int | None:
-    """In milliseconds; a time without an offset is UTC, and a date its first moment."""
-    value = table.get(key)
-    if value is None:
-        return None
-    if isinstance(value, date) and not isinstance(value, datetime):
-        value = datetime.combine(value, time())
-    if not isinstance(value, datetime):
-        raise _Mistake(f"{where}: {key} must be a time, as in 2027-01-01T00:00:00Z without quotes")
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=UTC)
-    return int(value.timestamp() * 1000)
-
-
-def _table(value: object, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _Mistake(f"{where} must be a table, with single brackets")
-    return value
-
-
-def _check_keys(table: dict[str, Any], known: tuple[str, ...], where: str) -> None:
-    for key in table:
-        if key not in known:
-            raise _Mistake(f"{where}: unknown key {key!r}; known: {', '.join(known)}")
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -3,13 +3,9 @@
 from tailrace.protocol.errors import Refusal
 
 __all__ = [
-    "CredentialsRefused",
-    "CredentialsRepeated",
-    "CrossOriginRefused",
-    "Forbidden",
-    "KeysNotReady",
+    "CredentialsRefused", "CredentialsRepeated", "CrossOriginRefused", "Forbidden", "KeysNotReady",
     "Unauthenticated",
-]
+]  # fmt: skip
 
 
 class Unauthenticated(Refusal):

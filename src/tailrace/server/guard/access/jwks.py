@@ -1,88 +1,85 @@
 """
-The keys that JWTs are verified with: a JWKS (RFC 7517).
+The keys that verify JWTs: a JWK set (RFC 7517), parsed by PyJWT.
 
-Rule 1: a key is used for the algorithms that its type fits, and no others. So a public RSA key is
-never taken for the shared secret of an HMAC, whatever a token's header says.
+Rule 1: a key verifies the algorithms of its type, and no others. So a public RSA key is never used
+as the shared secret of an HMAC, whatever the header of a token says.
 
-Rule 2: what cannot be used, is too short or not for signatures is left out; the rest is taken.
+Rule 2: keys that are invalid, too short or not for signatures are skipped.
+
+`PyJWKSet` is not used: it assigns one algorithm to each key, where an RSA key without `alg` fits
+six, and it skips keys without a reason for the log.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from tailrace.exceptions import TailraceError
 from tailrace.server.guard.access.errors import CredentialsRefused
 
-__all__ = ["ALGORITHMS", "UNKNOWN_KEY", "Key", "KeySet", "KeysInvalid", "parse_keys"]
+if TYPE_CHECKING:
+    from jwt import PyJWK
 
-ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
-    "RS256": ("RSA",),
-    "RS384": ("RSA",),
-    "RS512": ("RSA",),
-    "PS256": ("RSA",),
-    "PS384": ("RSA",),
-    "PS512": ("RSA",),
-    "ES256": ("EC P-256",),
-    "ES384": ("EC P-384",),
-    "ES512": ("EC P-521",),
-    "EdDSA": ("OKP Ed25519", "OKP Ed448"),
-    "HS256": ("oct",),
-    "HS384": ("oct",),
-    "HS512": ("oct",),
-}
-"""Each algorithm and the types of key that fit it. `none` is no algorithm."""
+__all__ = ["ALGORITHMS", "JWKS_KEYS_MAX", "Jwk", "Jwks", "JwksInvalid", "parse_jwks"]
 
-KEYS_COUNT_MAX: Final = 1000
-_RSA_BITS_MIN: Final = 2048
-# RFC 7518 §3.2: as long as the hash, at least.
-_OCT_BYTES_MIN: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
-# What the public half of a key is made of; the rest of a private one is not looked at.
-_MEMBERS: Final = {
-    "RSA": ("kty", "n", "e"),
-    "EC": ("kty", "crv", "x", "y"),
-    "OKP": ("kty", "crv", "x"),
-    "oct": ("kty", "k"),
-}
-UNKNOWN_KEY: Final = "the token was signed with a key that is not known here"
+ALGORITHMS: Final = {
+    "RS256": "RSA", "RS384": "RSA", "RS512": "RSA",
+    "PS256": "RSA", "PS384": "RSA", "PS512": "RSA",
+    "ES256": "EC", "ES384": "EC", "ES512": "EC",
+    "EdDSA": "OKP",
+    "HS256": "oct", "HS384": "oct", "HS512": "oct",
+}  # fmt: skip
+"""Each supported algorithm, and the type of its keys. `none` is not supported."""
+
+JWKS_KEYS_MAX: Final = 1000
+# RFC 7638: the members that define a key. The private half of a key is ignored.
+_MEMBERS: Final = ("crv", "e", "k", "kty", "n", "x", "y")
 
 log = structlog.get_logger("tailrace")
 
 
-class KeysInvalid(Exception):
-    """A text that is no JWKS, or has no key that could be used; the message says why."""
+class JwksInvalid(TailraceError):
+    """The text is not a JWK set, or has no usable key."""
+
+    message = "{reason}"
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """One key, and what it may be used for."""
+class Jwk:
+    """A key that verifies signatures."""
 
     kid: str | None
-    algorithms: frozenset[str]
     thumbprint: str
-    value: Any
-    """As PyJWT takes it. Two keys are the same if their thumbprints are."""
+    """Equal for equal keys."""
+    algorithms: Mapping[str, "PyJWK"]
 
 
 @dataclass(frozen=True, slots=True)
-class KeySet:
-    """All keys of a JWKS that can be used."""
+class Jwks:
+    """The usable keys of a JWK set."""
 
-    keys: tuple[Key, ...]
+    keys: tuple[Jwk, ...]
+
+    @property
+    def current(self) -> "Jwks":
+        """As `JwksFetcher.current`; a file's keys do not change."""
+        return self
 
     @property
     def thumbprints(self) -> frozenset[str]:
         return frozenset(key.thumbprint for key in self.keys)
 
-    def find(self, kid: str | None, algorithm: str) -> Key | None:
+    def find(self, kid: str | None, algorithm: str) -> Jwk | None:
         """
-        The key that a token names, or the only one that it can mean.
+        The key that a token names, or the only key that fits its algorithm.
 
         Raises:
-            CredentialsRefused: It names none, and several fit.
+            CredentialsRefused: Several keys fit.
         """
         fitting = [
             key
@@ -90,75 +87,71 @@ class KeySet:
             if algorithm in key.algorithms and (kid is None or key.kid == kid)
         ]
         if len(fitting) > 1:
-            raise CredentialsRefused("the token does not say which of several keys it is for")
+            raise CredentialsRefused("several keys fit the token, and it does not name one")
         return fitting[0] if fitting else None
 
 
-def parse_keys(text: bytes) -> KeySet:
+def parse_jwks(text: bytes) -> Jwks:
     """
-    The keys of a JWKS; what cannot be used is left out, and logged.
+    Parse a JWK set. Unusable keys are skipped and logged.
 
     Raises:
-        KeysInvalid: Nothing can be used.
+        JwksInvalid: There is no usable key.
     """
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
-        raise KeysInvalid("is not JSON") from None
-    listed = content.get("keys") if isinstance(content, dict) else None
-    if not isinstance(listed, list):
-        raise KeysInvalid('is not a JWKS: an object with a list "keys"')
-    if len(listed) > KEYS_COUNT_MAX:
-        raise KeysInvalid(f"has more than {KEYS_COUNT_MAX} keys")
+        raise JwksInvalid("is not JSON") from None
+    items = content.get("keys") if isinstance(content, dict) else None
+    if not isinstance(items, list):
+        raise JwksInvalid('is not a JWK set: an object with a list "keys"')
+    if len(items) > JWKS_KEYS_MAX:
+        raise JwksInvalid(f"has more than {JWKS_KEYS_MAX} keys")
     keys = []
-    for number, item in enumerate(listed, 1):
+    for number, item in enumerate(items, 1):
         try:
-            keys.append(_key(item))
-        except KeysInvalid as error:
-            log.warning("a key of the JWKS is not used", number=number, reason=str(error))
+            keys.append(_parse_key(item))
+        except JwksInvalid as error:
+            log.warning("key of the JWK set is skipped", number=number, reason=str(error))
     if not keys:
-        raise KeysInvalid("has no key that can be used")
-    return KeySet(tuple(keys))
+        raise JwksInvalid("has no usable key")
+    return Jwks(tuple(keys))
 
 
-def _key(item: object) -> Key:
+def _parse_key(item: object) -> Jwk:
+    # Imported here: servers without JWTs need not load cryptography.
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from jwt import PyJWK, PyJWTError
+
     if not isinstance(item, dict):
-        raise KeysInvalid("it is not an object")
+        raise JwksInvalid("not an object")
     operations = item.get("key_ops", ["verify"])
     if item.get("use", "sig") != "sig" or not (
         isinstance(operations, list) and "verify" in operations
     ):
-        raise KeysInvalid("it is not for signatures")
+        raise JwksInvalid("not for signatures")
     kid = item.get("kid")
     if kid is not None and not isinstance(kid, str):
-        raise KeysInvalid("its kid is not a text")
-    kind = str(item.get("kty"))
-    kind_of = f"{kind} {item.get('crv')}" if kind in ("EC", "OKP") else kind
-    algorithms = {name for name, kinds in ALGORITHMS.items() if kind_of in kinds}
+        raise JwksInvalid("kid is not a string")
+    public = {name: item[name] for name in _MEMBERS if name in item}
+    algorithms: dict[str, PyJWK] = {}
+    reason: str | None = "kty or alg is not supported"
+    for name, kind in ALGORITHMS.items():
+        if kind != item.get("kty") or item.get("alg", name) != name:
+            continue
+        try:
+            key = PyJWK(public, name)
+            # Fails if the curve is not the algorithm's.
+            key.Algorithm.prepare_key(key.key)
+            reason = key.Algorithm.check_key_length(key.key)
+        except (
+            PyJWTError, UnsupportedAlgorithm, LookupError, OverflowError, TypeError, ValueError
+        ) as error:  # fmt: skip
+            reason = str(error)
+        else:
+            if reason is None:
+                algorithms[name] = key
     if not algorithms:
-        raise KeysInvalid(f"its type is not supported: {kind_of[:40]!r}")
-    public = {name: item.get(name) for name in _MEMBERS[kind]}
-    value = _value(public, next(iter(algorithms)))
-    if kind == "oct":
-        algorithms = {name for name in algorithms if len(value) >= _OCT_BYTES_MIN[name]}
-    if "alg" in item:
-        algorithms &= {item["alg"]} if isinstance(item["alg"], str) else set()
-    if not algorithms:
-        raise KeysInvalid("its alg does not fit its type, or it is too short")
+        raise JwksInvalid(str(reason)[:200])
     thumbprint = hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
-    return Key(kid, frozenset(algorithms), thumbprint, value)
-
-
-def _value(public: dict[str, Any], algorithm: str) -> Any:
-    # Here, not above: most servers take no JWTs, and need not load a library of cryptography.
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from jwt import PyJWTError
-    from jwt.algorithms import get_default_algorithms
-
-    try:
-        value = get_default_algorithms()[algorithm].from_jwk(public)
-    except (PyJWTError, UnsupportedAlgorithm, ValueError, TypeError, OverflowError) as error:
-        raise KeysInvalid(f"it cannot be read: {str(error)[:200]}") from None
-    if public["kty"] == "RSA" and value.key_size < _RSA_BITS_MIN:
-        raise KeysInvalid(f"it has {value.key_size} bits, and RSA needs {_RSA_BITS_MIN}")
-    return value
+    return Jwk(kid, thumbprint, algorithms)

@@ -1,14 +1,17 @@
 """
-Keys of an address.
+A JWK set that is fetched from a URL.
 
-Rule 1: a thread fetches them, and nobody who asks for a key waits for it. They are fetched at once,
-every five minutes, and when a token names a key that is not there, but then not more often than
-every ten seconds. Until then that token is told to come again.
+Rule 1: a thread fetches it; a lookup never waits. The set is fetched at the start, every five
+minutes, and when a token names an unknown key, but at most every ten seconds. Until that fetch is
+done, requests with such a token get a 503 response.
 
-Rule 2: a fetch that fails, or brings nothing usable, leaves the keys that there were, and is tried
-again after ten seconds.
+Rule 2: if a fetch fails or its result is unusable, the previous keys stay, and it is retried after
+ten seconds.
 
-Rule 3: the address is what the operator trusts: it is not left for another, whatever it answers.
+Rule 3: only the configured URL is trusted: redirects are not followed.
+
+`jwt.PyJWKClient` is not used: it fetches in the thread of the lookup, which here is the event loop,
+has no limits of size and total time, and drops its keys when they get old.
 """
 
 import threading
@@ -20,142 +23,130 @@ from typing import Any, Final
 
 import structlog
 
-from tailrace.server.guard.access.errors import CredentialsRefused, KeysNotReady
-from tailrace.server.guard.access.jwks import UNKNOWN_KEY, Key, KeySet, KeysInvalid, parse_keys
+from tailrace.server.guard.access.errors import KeysNotReady
+from tailrace.server.guard.access.jwks import Jwk, Jwks, JwksInvalid, parse_jwks
 
-__all__ = ["FETCH_S_MAX", "JWKS_BYTES_MAX", "REFRESH_S", "REFRESH_S_MIN", "FetchedKeys", "fetch"]
+__all__ = ["FETCH_S_MAX", "JWKS_BYTES_MAX", "REFRESH_S", "REFRESH_S_MIN", "JwksFetcher", "fetch"]
 
 JWKS_BYTES_MAX: Final = 1 << 20
 REFRESH_S: Final = 300.0
 REFRESH_S_MIN: Final = 10.0
 FETCH_S_MAX: Final = 10.0
-_ASKED_COUNT_MAX: Final = 256
+_WANTED_KIDS_MAX: Final = 256
 
 log = structlog.get_logger("tailrace")
 
 
-class FetchedKeys:
-    """The keys of an address, as of the last time that they could be fetched."""
+class JwksFetcher:
+    """The keys of the last successful fetch."""
 
-    def __init__(self, url: str, changed: Callable[[], None]) -> None:
+    def __init__(self, url: str, on_change: Callable[[], None]) -> None:
         self.url = url
-        self._changed = changed
-        self._keys: KeySet | None = None
-        # Which keys tokens asked for that are not there, and when.
-        self._asked: dict[str, float] = {}
-        self._fetched_at = float("-inf")
-        self._wake = threading.Condition()
-        self._wanted = self._closed = False
+        self._on_change = on_change
+        # The keys, and when their fetch started. Replaced as a whole by the thread.
+        self._fetched: tuple[Jwks, float] | None = None
+        # Unknown keys that tokens name, and since when they are looked for.
+        self._wanted_kids: dict[str, float] = {}
+        self._wanted = threading.Event()
+        self._closed = threading.Event()
         threading.Thread(target=self._run, name="tailrace-jwks", daemon=True).start()
 
     @property
-    def current(self) -> KeySet | None:
-        return self._keys
+    def current(self) -> Jwks | None:
+        return None if self._fetched is None else self._fetched[0]
 
-    def find(self, kid: str | None, algorithm: str) -> Key:
+    def find(self, kid: str | None, algorithm: str) -> Jwk | None:
         """
-        The key that a token names.
+        The key that a token names, if there is one.
 
         Raises:
-            CredentialsRefused: There is none.
-            KeysNotReady: There is none yet; it is being looked for.
+            CredentialsRefused: Several keys fit.
+            KeysNotReady: The key is unknown and being fetched.
         """
-        # In this order: the thread writes them in the other one.
-        fetched_at = self._fetched_at
-        keys = self._keys
-        if keys is None:
+        if self._fetched is None:
             raise KeysNotReady
+        keys, fetched_at = self._fetched
         key = keys.find(kid, algorithm)
-        if key is not None:
-            return key
-        if kid is None or self._looked_for(kid, fetched_at):
-            raise CredentialsRefused(UNKNOWN_KEY)
-        raise KeysNotReady
+        if key is None and kid is not None and not self._was_fetched_for(kid, fetched_at):
+            raise KeysNotReady
+        return key
 
     def refresh(self) -> None:
         """Fetch soon."""
-        with self._wake:
-            self._wanted = True
-            self._wake.notify()
+        self._wanted.set()
 
     def close(self) -> None:
-        """Fetch no more. A fetch that is under way comes to nothing."""
-        with self._wake:
-            self._closed = True
-            self._wake.notify()
+        """Stop fetching. The result of a fetch in progress is dropped."""
+        self._closed.set()
+        self._wanted.set()
 
-    def _looked_for(self, kid: str, fetched_at: float) -> bool:
-        """Whether keys were just fetched, after this one was asked for; asks for it otherwise."""
+    def _was_fetched_for(self, kid: str, fetched_at: float) -> bool:
+        """Whether a recent fetch started after this key was wanted; if not, wants it."""
         now = time.monotonic()
-        asked = self._asked.get(kid)
-        if asked is not None and asked < fetched_at and now < fetched_at + REFRESH_S_MIN:
+        wanted_at = self._wanted_kids.get(kid)
+        if wanted_at is not None and wanted_at < fetched_at and now < fetched_at + REFRESH_S_MIN:
             return True
-        if asked is None or asked < fetched_at:
-            if len(self._asked) >= _ASKED_COUNT_MAX:
-                self._asked.pop(next(iter(self._asked)))
-            self._asked.pop(kid, None)
-            self._asked[kid] = now
+        if wanted_at is None or wanted_at < fetched_at:
+            self._wanted_kids.pop(kid, None)
+            if len(self._wanted_kids) >= _WANTED_KIDS_MAX:
+                self._wanted_kids.pop(next(iter(self._wanted_kids)))
+            self._wanted_kids[kid] = now
             self.refresh()
         return False
 
     def _run(self) -> None:
-        while True:
-            is_fetched = self._fetch(time.monotonic())
-            with self._wake:
-                self._wake.wait_for(lambda: self._closed, REFRESH_S_MIN)
-                if is_fetched:
-                    rest_s = max(0.0, REFRESH_S - REFRESH_S_MIN)
-                    self._wake.wait_for(lambda: self._closed or self._wanted, rest_s)
-                self._wanted = False
-                if self._closed:
-                    return
+        while not self._closed.is_set():
+            self._wanted.clear()
+            is_fetched = self._fetch()
+            self._closed.wait(REFRESH_S_MIN)
+            if is_fetched and not self._closed.is_set():
+                self._wanted.wait(max(0.0, REFRESH_S - REFRESH_S_MIN))
 
-    def _fetch(self, started: float) -> bool:
+    def _fetch(self) -> bool:
+        started = time.monotonic()
         try:
-            keys = parse_keys(fetch(self.url))
-        except (OSError, ValueError, HTTPException, KeysInvalid) as error:
-            log.error("keys could not be fetched: those from before stay", error=str(error)[:200])
+            keys = parse_jwks(fetch(self.url))
+        except Exception as error:
+            # The thread must survive any response.
+            is_expected = isinstance(error, OSError | ValueError | HTTPException | JwksInvalid)
+            log.error(
+                "fetching the JWK set failed; the previous keys stay in use",
+                error=str(error)[:200],
+                exc_info=not is_expected,
+            )
             return False
-        except Exception:
-            # This thread must outlive whatever comes from there.
-            log.exception("keys could not be fetched: those from before stay")
-            return False
-        before, self._keys = self._keys, keys
-        self._fetched_at = started
+        before, self._fetched = self.current, (keys, started)
         if before is None or before.thumbprints != keys.thumbprints:
-            log.info("keys of JWTs are new", count=len(keys.keys))
-            if before is not None and not self._closed:
-                self._changed()
+            log.info("keys of JWTs changed", count=len(keys.keys))
+            if before is not None and not self._closed.is_set():
+                self._on_change()
         return True
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The address is what the operator trusts, and not where it may point to."""
-
-    def redirect_request(self, *args: Any, **extra: Any) -> None:
+    def redirect_request(self, *args: Any, **options: Any) -> None:
         return None
 
 
 def fetch(url: str) -> bytes:
     """
-    What lies at an address.
+    The body at a URL.
 
     Raises:
-        OSError: It cannot be had, or not in time.
+        OSError: It cannot be fetched, or not in time.
         ValueError: It is too large.
     """
     deadline = time.monotonic() + FETCH_S_MAX
-    # Not for http://, which is allowed because it stays on this machine.
+    # http:// is allowed for loopback only, where no proxy must be used.
     proxies = {name: at for name, at in urllib.request.getproxies().items() if name == "https"}
     opener = urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler(proxies))
     request = urllib.request.Request(url, headers={"Accept": "application/json"})
     with opener.open(request, timeout=FETCH_S_MAX) as response:
-        pieces, size = [], 0
+        body = b""
         while piece := response.read1(65_536):
-            size += len(piece)
-            if size > JWKS_BYTES_MAX:
-                raise ValueError(f"the JWKS has more than {JWKS_BYTES_MAX} bytes")
+            body += piece
+            if len(body) > JWKS_BYTES_MAX:
+                raise ValueError(f"the JWK set has more than {JWKS_BYTES_MAX} bytes")
             if time.monotonic() > deadline:
-                raise TimeoutError("the JWKS took too long")
-            pieces.append(piece)
-    return b"".join(pieces)
+                raise TimeoutError("the JWK set took too long")
+    return body

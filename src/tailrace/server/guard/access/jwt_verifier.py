@@ -1,15 +1,15 @@
 """
-JWTs: verified, and what they grant.
+Verification of JWTs, and the grants in their claims.
 
-Rule 1: the header of a token chooses among what the file allows, and adds nothing: `alg` must be
-one of the file's, `kid` one of the JWKS. By `jwk`, `jku`, `x5c` and `x5u` a token brings its own
-key: they are not looked at. Anything critical (`crit`) is not understood, and so refused.
+Rule 1: the header of a token selects among what the access file allows: `alg` must be one of its
+algorithms, `kid` a key of the JWK set. `jwk`, `jku`, `x5c` and `x5u`, by which a token brings its
+own key, are ignored. Tokens with critical extensions (`crit`) are rejected.
 
-Rule 2: signature, issuer, audience, `exp`, `nbf` and `iat` are PyJWT's to verify. Issuer, audience
-and `exp` must be there.
+Rule 2: PyJWT verifies signature, issuer, audience, `exp`, `nbf` and `iat`. Issuer, audience and
+`exp` are required.
 
-Rule 3: what is granted stands in a claim, as a text with spaces between grants or as a list. What
-is not a grant there is somebody else's scope, and ignored.
+Rule 3: one claim holds the grants, as text separated by spaces or as a list. Scopes of other
+services in it are ignored.
 """
 
 import base64
@@ -18,95 +18,89 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from tailrace.server.guard.access.access_file import JwtSettings
 from tailrace.server.guard.access.errors import CredentialsRefused
 from tailrace.server.guard.access.grants import Grant, GrantInvalid, parse_grant
-from tailrace.server.guard.access.jwks import UNKNOWN_KEY, Key
-from tailrace.server.guard.access.jwks_fetcher import FetchedKeys
-from tailrace.server.guard.access.jwt_rules import JwtChecks, JwtRules
+from tailrace.server.guard.access.jwks import Jwks
+from tailrace.server.guard.access.jwks_fetcher import JwksFetcher
 from tailrace.server.guard.access.principal import Principal
 
-__all__ = ["JwtBasis", "Jwts"]
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+__all__ = ["JwtBasis", "JwtVerifier"]
 
 _SUBJECT_CHARS_MAX: Final = 200
-# Milliseconds that are still exact as a float, as timers have it: the year 287396.
+# The largest number of milliseconds that a timer's float represents exactly: the year 287396.
 _MS_MAX: Final = 1 << 53
 _MALFORMED: Final = "the token is not a JWT"
 
 
 @dataclass(frozen=True, slots=True)
 class JwtBasis:
-    """What a principal's identification rests on."""
+    """The settings and the key by which a principal was identified."""
 
-    checks: JwtChecks
+    settings: JwtSettings
     thumbprint: str
 
 
-class Jwts:
+class JwtVerifier:
     """Verifies the JWTs of one issuer."""
 
-    def __init__(self, rules: JwtRules, changed: Callable[[], None]) -> None:
-        self._checks = rules.checks
-        self._fixed = rules.keys
-        self._fetched = FetchedKeys(rules.checks.jwks, changed) if rules.keys is None else None
+    def __init__(
+        self, settings: JwtSettings, jwks: Jwks | None, on_change: Callable[[], None]
+    ) -> None:
+        self._settings = settings
+        self._keys = JwksFetcher(settings.jwks, on_change) if jwks is None else jwks
 
-    def take(self, rules: JwtRules) -> bool:
-        """Go on with other rules; false if the keys are now from somewhere else."""
-        if (
-            self._fetched is None
-            or rules.keys is not None
-            or rules.checks.jwks != self._fetched.url
-        ):
+    def update(self, settings: JwtSettings, jwks: Jwks | None) -> bool:
+        """Use other settings with the same URL of keys; false if the keys come from elsewhere."""
+        keys = self._keys
+        if jwks is not None or not isinstance(keys, JwksFetcher) or keys.url != settings.jwks:
             return False
-        self._checks = rules.checks
-        self._fetched.refresh()
+        self._settings = settings
+        keys.refresh()
         return True
 
     def close(self) -> None:
-        if self._fetched is not None:
-            self._fetched.close()
+        if isinstance(self._keys, JwksFetcher):
+            self._keys.close()
 
-    def holds(self, basis: JwtBasis) -> bool:
-        """Whether a token that was verified before would be verified by the same rules now."""
-        keys = self._fixed if self._fetched is None else self._fetched.current
+    def is_current(self, basis: JwtBasis) -> bool:
+        """Whether a token that was verified before would be verified in the same way now."""
+        keys = self._keys.current
         return (
-            basis.checks == self._checks
+            basis.settings == self._settings
             and keys is not None
             and basis.thumbprint in keys.thumbprints
         )
 
     def verify(self, text: str) -> Principal:
         """
-        Who a JWT is of.
+        The principal of a JWT.
 
         Raises:
-            CredentialsRefused: It is not good.
-            KeysNotReady: Its key is being looked for.
+            CredentialsRefused: The token is invalid.
+            KeysNotReady: Its key is being fetched.
         """
-        checks = self._checks
-        algorithm, kid = _head(text, checks.algorithms)
-        key = self._key(kid, algorithm)
-        claims = _claims(text, key, algorithm, checks)
+        settings = self._settings
+        algorithm, kid = _parse_header(text, settings.algorithms)
+        key = self._keys.find(kid, algorithm)
+        if key is None:
+            raise CredentialsRefused("the token was signed with an unknown key")
+        claims = _verify(text, key.algorithms[algorithm], settings)
         return Principal(
             _principal_id(claims.get("sub")),
-            _granted(claims.get(checks.scope_claim)),
-            expires_at=min(int((int(claims["exp"]) + checks.leeway_s) * 1000), _MS_MAX),
-            basis=JwtBasis(checks, key.thumbprint),
+            _grants(claims.get(settings.scope_claim)),
+            expires_at=min(int(claims["exp"]) * 1000 + int(settings.leeway_s * 1000), _MS_MAX),
+            basis=JwtBasis(settings, key.thumbprint),
         )
 
-    def _key(self, kid: str | None, algorithm: str) -> Key:
-        if self._fetched is not None:
-            return self._fetched.find(kid, algorithm)
-        assert self._fixed is not None
-        key = self._fixed.find(kid, algorithm)
-        if key is None:
-            raise CredentialsRefused(UNKNOWN_KEY)
-        return key
 
-
-def _head(text: str, algorithms: tuple[str, ...]) -> tuple[str, str | None]:
-    """Which algorithm and key a token claims; its form, but nothing of what it says, is checked."""
+def _parse_header(text: str, algorithms: tuple[str, ...]) -> tuple[str, str | None]:
+    """The algorithm and key id of a token. Checks the form of its header and payload."""
     parts = text.split(".")
     if len(parts) != 3:
         raise CredentialsRefused(_MALFORMED)
@@ -114,16 +108,16 @@ def _head(text: str, algorithms: tuple[str, ...]) -> tuple[str, str | None]:
     _json_object(parts[1])
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in algorithms:
-        raise CredentialsRefused("the token is signed by an algorithm that is not taken here")
+        raise CredentialsRefused("the algorithm of the token is not allowed")
     if kid is not None and not isinstance(kid, str):
         raise CredentialsRefused(_MALFORMED)
     if "crit" in header or "b64" in header:
-        raise CredentialsRefused("the token asks for extensions that are not known here")
+        raise CredentialsRefused("the token uses unsupported extensions")
     return algorithm, kid
 
 
 def _json_object(part: str) -> dict[str, Any]:
-    """What a part of a token says; two values of one name are refused, as RFC 7519 §4 has it."""
+    """Decode a part of a token. RFC 7519 §4: duplicate names are rejected."""
     try:
         raw = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
         content = json.loads(raw, object_pairs_hook=_unique)
@@ -137,21 +131,21 @@ def _json_object(part: str) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) != len(pairs):
-        raise ValueError("a name is there twice")
+        raise ValueError("duplicate name")
     return content
 
 
-def _claims(text: str, key: Key, algorithm: str, checks: JwtChecks) -> dict[str, Any]:
+def _verify(text: str, key: "PyJWK", settings: JwtSettings) -> dict[str, Any]:
     import jwt
 
     try:
         return jwt.decode(
             text,
-            key.value,
-            algorithms=[algorithm],
-            audience=checks.audience,
-            issuer=checks.issuer,
-            leeway=checks.leeway_s,
+            key,
+            algorithms=[key.algorithm_name],
+            audience=settings.audience,
+            issuer=settings.issuer,
+            leeway=settings.leeway_s,
             options={"require": ["exp", "iss", "aud"]},
         )
     except jwt.ExpiredSignatureError:
@@ -165,7 +159,7 @@ def _claims(text: str, key: Key, algorithm: str, checks: JwtChecks) -> dict[str,
     except jwt.InvalidIssuerError:
         reason = "the token is of another issuer"
     except jwt.InvalidSignatureError:
-        reason = "the signature of the token is not good"
+        reason = "the signature of the token is invalid"
     except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
         reason = _MALFORMED
     raise CredentialsRefused(reason)
@@ -174,12 +168,12 @@ def _claims(text: str, key: Key, algorithm: str, checks: JwtChecks) -> dict[str,
 def _principal_id(subject: object) -> str:
     text = subject if isinstance(subject, str) else ""
     if len(text) > _SUBJECT_CHARS_MAX or not text.isprintable():
-        # An id is a key of counters and a word in logs.
+        # The id is a key of counters and appears in logs.
         text = "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"jwt:{text}"
 
 
-def _granted(claim: object) -> list[Grant]:
+def _grants(claim: object) -> list[Grant]:
     scopes = claim.split() if isinstance(claim, str) else claim
     if not isinstance(scopes, list):
         return []

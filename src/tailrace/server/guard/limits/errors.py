@@ -3,15 +3,9 @@
 from tailrace.protocol.errors import Refusal
 
 __all__ = [
-    "AppendRateExceeded",
-    "BucketBytesExceeded",
-    "BucketRateExceeded",
-    "BucketStreamsExceeded",
-    "ClientWaitersExceeded",
-    "RateLimited",
-    "RequestRateExceeded",
-    "TooManyWaiters",
-]
+    "AppendRateExceeded", "BucketBytesExceeded", "BucketRateExceeded", "BucketStreamsExceeded",
+    "ClientWaitersExceeded", "RateLimited", "RequestRateExceeded", "TooManyWaiters",
+]  # fmt: skip
 
 
 class RateLimited(Refusal):

@@ -113,24 +113,11 @@ class Limits:
             RequestRateExceeded: The client exceeds its rate.
         """
         account = self._accounts.get(client) or self._account(client)
-        if (rate := account.requests) is None:
-            return
-        account.requests_full_at, wait_ns = rate.take(account.requests_full_at, 1, self._clock())
-        if wait_ns:
-            raise RequestRateExceeded(retry_after_s(wait_ns))
-
-    def check_request(self, client: str) -> None:
-        """
-        Check that a request would pass now, without counting it.
-
-        Raises:
-            RequestRateExceeded: It would not.
-        """
-        account = self._accounts.get(client) or self._account(client)
         if (rate := account.requests) is not None:
-            _, wait_ns = rate.take(account.requests_full_at, 1, self._clock())
+            full_at, wait_ns = rate.take(account.requests_full_at, 1, self._clock())
             if wait_ns:
                 raise RequestRateExceeded(retry_after_s(wait_ns))
+            account.requests_full_at = full_at
 
     def count_append(self, client: str, size: int) -> None:
         """
@@ -140,27 +127,27 @@ class Limits:
             AppendRateExceeded: The client exceeds its rate.
         """
         account = self._accounts.get(client) or self._account(client)
-        if (rate := account.append_bytes) is None or not size:
-            return
-        account.append_full_at, wait_ns = rate.take(account.append_full_at, size, self._clock())
-        if wait_ns:
-            raise AppendRateExceeded(retry_after_s(wait_ns))
-
-    def check_append(self, client: str, size: int) -> None:
-        """
-        Check that an append of this size would pass now, without counting it.
-
-        Raises:
-            AppendRateExceeded: It would not.
-        """
-        account = self._accounts.get(client) or self._account(client)
         if (rate := account.append_bytes) is not None and size:
-            _, wait_ns = rate.take(account.append_full_at, size, self._clock())
+            full_at, wait_ns = rate.take(account.append_full_at, size, self._clock())
             if wait_ns:
                 raise AppendRateExceeded(retry_after_s(wait_ns))
+            account.append_full_at = full_at
+
+    def check_request(self, client: str) -> None:
+        """As `count_request`, without counting."""
+        account = self._account(client)
+        full_at = account.requests_full_at
+        self.count_request(client)
+        account.requests_full_at = full_at
+
+    def check_append(self, client: str, size: int) -> None:
+        """As `count_append`, without counting."""
+        account = self._account(client)
+        full_at = account.append_full_at
+        self.count_append(client, size)
+        account.append_full_at = full_at
 
     def _account(self, client: str) -> _Account:
-        """The account of a client that was not found by this spelling of its address."""
         name = client_key(client)
         account = self._accounts.get(name)
         if account is None:

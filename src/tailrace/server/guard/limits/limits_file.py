@@ -31,14 +31,9 @@ from tailrace.server.guard.limits.rate import Rate
 from tailrace.server.settings import SettingsError
 
 __all__ = [
-    "NO_LIMITS",
-    "BucketRule",
-    "ClientRule",
-    "LimitRules",
-    "LimitsFileInvalid",
-    "load_rules",
+    "NO_LIMITS", "BucketRule", "ClientRule", "LimitRules", "LimitsFileInvalid", "load_rules",
     "rate",
-]
+]  # fmt: skip
 
 _NUMBER_MAX: Final = 1 << 53
 _PerSecond: TypeAlias = Annotated[float, Meta(ge=0.001, le=_NUMBER_MAX)]
