@@ -1,4 +1,4 @@
-"""What is remembered of clients: bounded, the oldest goes, those in debt stay where they can."""
+"""Accounts: bounded, LRU eviction, and accounts in debt are kept if possible."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,9 +18,7 @@ class Account:
     count_max=st.integers(1, 20),
     arrivals=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 100)), max_size=200),
 )
-def test_never_more_than_so_many_are_remembered(
-    count_max: int, arrivals: list[tuple[int, int]]
-) -> None:
+def test_the_number_of_accounts_is_bounded(count_max: int, arrivals: list[tuple[int, int]]) -> None:
     accounts: Accounts[Account] = Accounts(count_max)
     for now, (number, full_at) in enumerate(arrivals):
         if accounts.get(str(number)) is None:
@@ -29,7 +27,7 @@ def test_never_more_than_so_many_are_remembered(
         assert accounts.get(str(number)) is not None
 
 
-def test_the_least_recently_seen_goes_first() -> None:
+def test_the_least_recently_used_is_evicted_first() -> None:
     accounts: Accounts[Account] = Accounts(3)
     for name in "abc":
         accounts.add(name, Account(0), 5)
@@ -38,7 +36,7 @@ def test_the_least_recently_seen_goes_first() -> None:
     assert [accounts.get(name) is not None for name in "abcd"] == [True, False, True, True]
 
 
-def test_who_is_in_debt_is_kept_while_another_one_near_can_go() -> None:
+def test_an_account_in_debt_is_kept_while_a_full_one_can_be_evicted() -> None:
     accounts: Accounts[Account] = Accounts(4)
     for name, full_at in (("a", 99), ("b", 99), ("c", 0), ("d", 99)):
         accounts.add(name, Account(full_at), 5)
@@ -46,7 +44,7 @@ def test_who_is_in_debt_is_kept_while_another_one_near_can_go() -> None:
     assert [accounts.get(name) is not None for name in "abcde"] == [True, True, False, True, True]
 
 
-def test_where_all_are_in_debt_the_oldest_goes() -> None:
+def test_if_all_are_in_debt_the_oldest_is_evicted() -> None:
     count = 3 * EVICTION_CANDIDATES
     accounts: Accounts[Account] = Accounts(count)
     for number in range(count):
