@@ -77,7 +77,7 @@ def test_the_stop_timeout_is_longer_than_the_drain() -> None:
     service = unit()["Service"]
     assert int(service["TimeoutStopSec"]) > Settings().drain_s + 10
     assert int(service["LimitNOFILE"]) > Settings().connections_max + 1024
-    # Settings that cannot be used end with 2, and no restart mends them.
+    # Invalid settings exit with 2, which a restart does not fix.
     assert (service["Restart"], service["RestartPreventExitStatus"]) == ("on-failure", "2")
 
 

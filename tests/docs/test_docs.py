@@ -57,8 +57,12 @@ def refusals() -> set[type[Refusal]]:
             yield refusal
             yield from below(refusal)
 
-    # Not those of tests, which may have run before in this process.
-    return {refusal for refusal in below(Refusal) if refusal.__module__.startswith("tailrace.")}
+    # Neither those of tests, which may have run before in this process, nor abstract ones.
+    return {
+        refusal
+        for refusal in below(Refusal)
+        if refusal.__module__.startswith("tailrace.") and "code" in vars(refusal)
+    }
 
 
 def server_below(session: int) -> int:

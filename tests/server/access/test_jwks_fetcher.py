@@ -213,13 +213,13 @@ def test_a_redirect_is_not_followed(issuer: Issuer, load: Callable[[], Access]) 
 def test_a_withdrawn_key_no_longer_verifies(issuer: Issuer, load: Callable[[], Access]) -> None:
     issuer.show(ONE)
     access = load()
-    told = threading.Event()
-    access.on_change = told.set
+    changed = threading.Event()
+    access.on_change = changed.set
     until(lambda: outcome(access, ONE) == "jwt:alice")
     principal = identify(access, ONE)
     issuer.show(TWO)
     until(lambda: outcome(access, TWO) == "jwt:alice")
-    assert told.wait(WAIT_S)
+    assert changed.wait(WAIT_S)
     assert not access.is_valid(principal)
     # Nor is its principal cached.
     assert outcome(access, ONE) != "jwt:alice"

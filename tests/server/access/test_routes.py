@@ -19,7 +19,7 @@ from tests.support.server import AsgiServerProcess, BaseServerProcess, ServerPro
 from tests.support.streams import Api
 
 OPERATIONS = ("read", "append", "create", "delete", "snapshot", "admin")
-NOBODY, FORBIDDEN = 401, 403
+UNAUTHORIZED, FORBIDDEN = 401, 403
 OFFSET = "0000000000000000_0000000000000000"
 
 ROOM, TEAM = "/chat-rooms/general", "/v1/stream/team/a"
@@ -133,9 +133,9 @@ class Guarded:
         """The status if it is 401 or 403."""
         response = self.ask(route, token)
         assert response.status < 500 or response.status == 501, (str(route), response)
-        if response.status == NOBODY:
+        if response.status == UNAUTHORIZED:
             assert response.headers["www-authenticate"].startswith('Bearer realm="tailrace"')
-        return response.status if response.status in (NOBODY, FORBIDDEN) else None
+        return response.status if response.status in (UNAUTHORIZED, FORBIDDEN) else None
 
     def set_up(self) -> None:
         """Create a stream of each protocol."""
@@ -177,7 +177,7 @@ def test_without_valid_credentials_only_open_routes_are_allowed(guarded: Guarded
     good = guarded.tokens["*:/"]
     for route in ROUTES:
         guarded.set_up()
-        expected = None if route.operation is None else NOBODY
+        expected = None if route.operation is None else UNAUTHORIZED
         assert guarded.refused(route, None) == expected, route
         for bad in ("x", good[:-1], "trt_aaaa_bbbb", "a" * 9000, "eyJhbGciOiJub25lIn0.e30."):
             assert guarded.refused(route, bad) == expected, (route, bad)
@@ -204,7 +204,7 @@ def test_a_rejection_does_not_reveal_whether_a_resource_exists(guarded: Guarded)
             assert guarded.ask(Route("DELETE", path, "delete"), all_).status in (204, 404)
         missing = [seen(guarded.ask(route, token)) for token in tokens]
         assert existing == missing, route
-        assert [status for status, *_ in missing] == [NOBODY, FORBIDDEN, FORBIDDEN], route
+        assert [status for status, *_ in missing] == [UNAUTHORIZED, FORBIDDEN, FORBIDDEN], route
 
 
 def test_each_stream_of_a_bulk_request_is_checked(guarded: Guarded) -> None:
@@ -265,7 +265,7 @@ def test_a_token_in_the_url_changes_nothing(guarded: Guarded, method: str) -> No
     token = guarded.tokens["*:/"]
     for path in (ROOM, TEAM, "/chat-rooms", f"{ROOM}/snapshot/{OFFSET}"):
         response = guarded.ask(Route(method, f"{path}?access_token={token}", ""), None)
-        assert response.status in (NOBODY, 405), path
+        assert response.status in (UNAUTHORIZED, 405), path
     read = guarded.ask(Route("GET", f"{ROOM}?access_token={token}", ""), None)
     assert read.status == 200
     metrics = guarded.ask(Route("GET", f"/-/metrics?access_token={token}", ""), None)

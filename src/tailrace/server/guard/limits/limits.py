@@ -25,7 +25,7 @@ from tailrace.server.guard.limits.limits_file import (
     ClientRule,
     LimitRules,
     load_rules,
-    rate,
+    rate_of,
 )
 from tailrace.server.guard.limits.quotas import Quotas
 from tailrace.server.guard.limits.rate import retry_after_s
@@ -42,9 +42,9 @@ class _Account:
     __slots__ = ("append_bytes", "append_full_at", "requests", "requests_full_at")
 
     def __init__(self, rule: ClientRule) -> None:
-        self.requests = rate(rule.requests_per_s, rule.requests_burst)
+        self.requests = rate_of(rule.requests_per_s, rule.requests_burst)
         self.requests_full_at = 0
-        self.append_bytes = rate(rule.append_bytes_per_s, rule.append_bytes_burst)
+        self.append_bytes = rate_of(rule.append_bytes_per_s, rule.append_bytes_burst)
         self.append_full_at = 0
 
     def is_full(self, now: int) -> bool:
@@ -113,11 +113,11 @@ class Limits:
             RequestRateExceeded: The client exceeds its rate.
         """
         account = self._accounts.get(client) or self._account(client)
-        if (rate := account.requests) is not None:
-            full_at, wait_ns = rate.take(account.requests_full_at, 1, self._clock())
-            if wait_ns:
-                raise RequestRateExceeded(retry_after_s(wait_ns))
-            account.requests_full_at = full_at
+        if (rate := account.requests) is None:
+            return
+        account.requests_full_at, wait_ns = rate.take(account.requests_full_at, 1, self._clock())
+        if wait_ns:
+            raise RequestRateExceeded(retry_after_s(wait_ns))
 
     def count_append(self, client: str, size: int) -> None:
         """
@@ -127,11 +127,11 @@ class Limits:
             AppendRateExceeded: The client exceeds its rate.
         """
         account = self._accounts.get(client) or self._account(client)
-        if (rate := account.append_bytes) is not None and size:
-            full_at, wait_ns = rate.take(account.append_full_at, size, self._clock())
-            if wait_ns:
-                raise AppendRateExceeded(retry_after_s(wait_ns))
-            account.append_full_at = full_at
+        if (rate := account.append_bytes) is None or not size:
+            return
+        account.append_full_at, wait_ns = rate.take(account.append_full_at, size, self._clock())
+        if wait_ns:
+            raise AppendRateExceeded(retry_after_s(wait_ns))
 
     def check_request(self, client: str) -> None:
         """As `count_request`, without counting."""

@@ -32,7 +32,7 @@ from tailrace.server.settings import SettingsError
 
 __all__ = [
     "NO_LIMITS", "BucketRule", "ClientRule", "LimitRules", "LimitsFileInvalid", "load_rules",
-    "rate",
+    "rate_of",
 ]  # fmt: skip
 
 _NUMBER_MAX: Final = 1 << 53
@@ -137,7 +137,7 @@ def load_rules(path: Path) -> LimitRules:
         raise LimitsFileInvalid(f"{path}: {error}") from None
 
 
-def rate(per_s: float | None, burst: int | None) -> Rate | None:
+def rate_of(per_s: float | None, burst: int | None) -> Rate | None:
     """The rate of a rule, if it has one."""
     return None if per_s is None else Rate.of(per_s, burst)
 

@@ -9,7 +9,7 @@ from tailrace.server.guard.limits.errors import (
     BucketRateExceeded,
     BucketStreamsExceeded,
 )
-from tailrace.server.guard.limits.limits_file import BucketRule, LimitRules, rate
+from tailrace.server.guard.limits.limits_file import BucketRule, LimitRules, rate_of
 from tailrace.server.guard.limits.rate import retry_after_s
 
 __all__ = ["Quotas"]
@@ -22,7 +22,7 @@ class _Account:
 
     def __init__(self, rule: BucketRule | None) -> None:
         self.rule = rule
-        self.messages = rate(rule.messages_per_s, rule.messages_burst) if rule else None
+        self.messages = rate_of(rule.messages_per_s, rule.messages_burst) if rule else None
         self.full_at = 0
 
     def is_full(self, now: int) -> bool:
