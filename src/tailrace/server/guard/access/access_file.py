@@ -25,7 +25,7 @@ import ipaddress
 import stat
 import tomllib
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Final, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -34,7 +34,13 @@ from msgspec import Meta
 
 from tailrace.server.config import convert
 from tailrace.server.guard.access.grants import parse_grants
-from tailrace.server.guard.access.jwks import Jwks, JwksInvalid, parse_jwks
+from tailrace.server.guard.access.jwks import (
+    AsymmetricAlgorithm,
+    Jwks,
+    JwksInvalid,
+    SymmetricAlgorithm,
+    parse_jwks,
+)
 from tailrace.server.guard.access.tokens import Token, parse_timestamp
 from tailrace.server.settings import SettingsError
 
@@ -44,10 +50,7 @@ __all__ = [
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _Text: TypeAlias = Annotated[str, Meta(min_length=1)]
-_Asymmetric: TypeAlias = Literal[
-    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
-]
-_Symmetric: TypeAlias = Literal["HS256", "HS384", "HS512"]
+_Algorithm: TypeAlias = AsymmetricAlgorithm | SymmetricAlgorithm
 
 log = structlog.get_logger("tailrace")
 
@@ -71,8 +74,8 @@ class JwtSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     issuer: _Text
     audience: _Text | Annotated[tuple[_Text, ...], Meta(min_length=1)]
     jwks: _Text
-    algorithms: Annotated[tuple[_Asymmetric | _Symmetric, ...], Meta(min_length=1)] = get_args(
-        _Asymmetric
+    algorithms: Annotated[tuple[_Algorithm, ...], Meta(min_length=1)] = get_args(
+        AsymmetricAlgorithm
     )
     scope_claim: _Text = "scope"
     leeway_s: Annotated[float, Meta(ge=0, le=600)] = 0.0

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import structlog
 
@@ -24,18 +24,17 @@ from tailrace.server.guard.access.errors import CredentialsRefused
 if TYPE_CHECKING:
     from jwt import PyJWK
 
-__all__ = ["ALGORITHMS", "JWKS_KEYS_MAX", "Jwk", "Jwks", "JwksInvalid", "parse_jwks"]
+__all__ = [
+    "JWKS_KEYS_MAX", "AsymmetricAlgorithm", "Jwk", "Jwks", "JwksInvalid", "SymmetricAlgorithm",
+    "parse_jwks",
+]  # fmt: skip
 
-ALGORITHMS: Final = {
-    "RS256": "RSA", "RS384": "RSA", "RS512": "RSA",
-    "PS256": "RSA", "PS384": "RSA", "PS512": "RSA",
-    "ES256": "EC", "ES384": "EC", "ES512": "EC",
-    "EdDSA": "OKP",
-    "HS256": "oct", "HS384": "oct", "HS512": "oct",
-}  # fmt: skip
-"""Each supported algorithm, and the type of its keys. `none` is not supported."""
-
+AsymmetricAlgorithm: TypeAlias = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]
+SymmetricAlgorithm: TypeAlias = Literal["HS256", "HS384", "HS512"]
 JWKS_KEYS_MAX: Final = 1000
+_KEY_TYPES: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP", "HS": "oct"}
 # RFC 7638: the members that define a key. The private half of a key is ignored.
 _MEMBERS: Final = ("crv", "e", "k", "kty", "n", "x", "y")
 
@@ -136,8 +135,8 @@ def _parse_key(item: object) -> Jwk:
     public = {name: item[name] for name in _MEMBERS if name in item}
     algorithms: dict[str, PyJWK] = {}
     reason: str | None = "kty or alg is not supported"
-    for name, kind in ALGORITHMS.items():
-        if kind != item.get("kty") or item.get("alg", name) != name:
+    for name in (*get_args(AsymmetricAlgorithm), *get_args(SymmetricAlgorithm)):
+        if _KEY_TYPES[name[:2]] != item.get("kty") or item.get("alg", name) != name:
             continue
         try:
             key = PyJWK(public, name)
