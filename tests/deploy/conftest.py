@@ -1,4 +1,4 @@
-"""nginx as it is shipped, before a real server, with a count of what comes through."""
+"""nginx with the shipped configuration, a real server behind it, and a count of its requests."""
 
 import re
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ from tests.support.http import Connection, HeaderInput, Response, request
 from tests.support.server import ServerProcess
 from tools.debian import find
 
-# Below 15: nginx gets the changes that its file names for that.
+# Below 15 s, which needs the changes that the configuration names.
 POLL_S = "2"
 
 
 @dataclass
 class Behind:
-    """A server, nginx before it, and the wire between them."""
+    """A server behind nginx, and a counter of the requests between them."""
 
     server: ServerProcess
     wire: Wire
     port: int
-    place: Path
+    directory: Path
 
     def connect(self, timeout: float = 20.0) -> Connection:
         return Connection("127.0.0.1", self.port, timeout)
@@ -36,13 +36,13 @@ class Behind:
             return connection.request(method, target, headers, body)
 
     def create(self, target: str, body: bytes = b"", content_type: str = "text/plain") -> str:
-        """A stream; its tail."""
+        """Create a stream; returns its tail."""
         made = self.request("PUT", target, {"Content-Type": content_type}, body)
         assert made.status == 201, made
         return made.headers["stream-next-offset"]
 
     def append_at_origin(self, target: str, body: bytes) -> None:
-        """Past nginx."""
+        """Append without nginx."""
         done = request("POST", self.server.url + target, {"Content-Type": "text/plain"}, body)
         assert done.status == 204, done
 
@@ -52,26 +52,26 @@ class Behind:
         return done.headers["stream-next-offset"]
 
     def passed(self, pattern: str) -> list[str]:
-        """The heads of requests that came through since the last look, if they match."""
+        """The heads of matching requests that nginx passed on since the last call."""
         return [head for head in self.wire.taken() if re.search(pattern, head)]
 
 
 @pytest.fixture(scope="session")
 def nginx() -> str:
-    """The program, or a skipped test."""
+    """The path of nginx; skips the test if it is not installed."""
     found = find("nginx")
     if found is None:
-        pytest.skip("nginx is not installed, and tools/debian.py could not install it")
+        pytest.skip("nginx is not installed (on Debian: apt-get install nginx)")
     return found
 
 
 @pytest.fixture(scope="module")
 def behind(nginx: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
-    place = tmp_path_factory.mktemp("behind")
+    directory = tmp_path_factory.mktemp("behind")
     options = ("--long-poll-s", POLL_S, "--chunk-bytes", "1000", "--trusted-proxies", "127.0.0.1")
     with (
-        ServerProcess(place / "data", *options) as server,
+        ServerProcess(directory / "data", *options) as server,
         counting(server.port) as wire,
-        proxy.running(place / "nginx", f"127.0.0.1:{wire.port}", short_polls=True) as port,
+        proxy.running(directory / "nginx", f"127.0.0.1:{wire.port}", short_polls=True) as port,
     ):
-        yield Behind(server, wire, port, place / "nginx")
+        yield Behind(server, wire, port, directory / "nginx")

@@ -1,4 +1,4 @@
-"""`tools.debian`: programs of the system are installed where that can be, and told where not."""
+"""`tools.debian`: installs programs of the system where possible, and reports where not."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tools import debian
 
 FakeApt = Callable[[str], Path]
 
-# What a fake apt-get does; `$calls` has a line for each call, `$bin` is the only place of programs.
+# Scripts of a fake apt-get; `$calls` has a line per call, `$bin` is the only directory of programs.
 INSTALLS = (
     'case "$1" in install) for last; do :; done; touch "$bin/$last"; chmod +x "$bin/$last";; esac'
 )
@@ -23,24 +23,24 @@ FAILS = 'echo "E: Unable to locate package"; exit 100'
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory that has the few programs that there are, as root's."""
-    place = tmp_path / "bin"
-    place.mkdir()
+    """The only directory of programs, for a user that seems to be root."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
     for name in ("sh", "rm", "chmod", "touch", "grep"):
         found = debian.find(name)
         assert found is not None
-        (place / name).symlink_to(found)
-    monkeypatch.setenv("PATH", str(place))
+        (directory / name).symlink_to(found)
+    monkeypatch.setenv("PATH", str(directory))
     monkeypatch.delenv("TAILRACE_NO_APT", raising=False)
     monkeypatch.setattr(debian, "SYSTEM", ())
     monkeypatch.setattr(debian, "POLICY", str(tmp_path / "policy-rc.d"))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    return place
+    return directory
 
 
 @pytest.fixture
 def apt(programs: Path, tmp_path: Path) -> FakeApt:
-    """Puts an apt-get there that writes down how it was called, with the policy that it saw."""
+    """Makes a fake apt-get that records its calls, and the policy at that time."""
 
     def make(does: str) -> Path:
         calls, policy = tmp_path / "calls", tmp_path / "policy-rc.d"
@@ -57,7 +57,7 @@ echo "$* ($DEBIAN_FRONTEND, policy $seen)" >> "$calls"
     return make
 
 
-def test_what_is_there_is_not_installed(
+def test_an_existing_program_is_not_installed(
     programs: Path, apt: FakeApt, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls = apt(INSTALLS)
@@ -66,10 +66,10 @@ def test_what_is_there_is_not_installed(
     assert not calls.exists() and capsys.readouterr().err == ""
 
 
-def test_what_is_missing_is_installed_and_not_started(
+def test_a_missing_program_is_installed_and_its_service_not_started(
     programs: Path, apt: FakeApt, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Debian asks the policy before it starts a service, and gets 101; afterwards it is gone."""
+    """Debian runs the policy before it starts a service, and 101 forbids that."""
     calls = apt(INSTALLS)
     assert debian.main(["chromium", "nginx"]) == 0
     install = "install --yes --quiet --no-install-recommends"
@@ -84,7 +84,7 @@ def test_what_is_missing_is_installed_and_not_started(
     assert len(calls.read_text().splitlines()) == 2
 
 
-def test_the_lists_of_packages_are_fetched_when_one_is_not_found(apt: FakeApt) -> None:
+def test_package_lists_are_updated_if_a_package_is_not_found(apt: FakeApt) -> None:
     calls = apt(NEEDS_UPDATE)
     assert debian.main(["nginx"]) == 0
     assert [line.split()[0] for line in calls.read_text().splitlines()] == [
@@ -94,7 +94,7 @@ def test_the_lists_of_packages_are_fetched_when_one_is_not_found(apt: FakeApt) -
     ]
 
 
-def test_a_policy_of_the_machine_stays(apt: FakeApt, tmp_path: Path) -> None:
+def test_an_existing_policy_is_kept(apt: FakeApt, tmp_path: Path) -> None:
     policy = tmp_path / "policy-rc.d"
     policy.write_text("exit 7\n")
     calls = apt(INSTALLS)
@@ -103,7 +103,7 @@ def test_a_policy_of_the_machine_stays(apt: FakeApt, tmp_path: Path) -> None:
     assert policy.read_text() == "exit 7\n"
 
 
-def test_what_cannot_be_installed_is_told_and_the_rest_is_installed(
+def test_a_failed_installation_is_reported_and_the_rest_installed(
     apt: FakeApt, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls = apt(f'case "$*" in *chromium*|update*) {FAILS};; esac; {INSTALLS}')
@@ -115,7 +115,7 @@ def test_what_cannot_be_installed_is_told_and_the_rest_is_installed(
     assert "nginx is not here" not in said and "nginx" in calls.read_text()
 
 
-def test_it_can_be_forbidden(
+def test_a_variable_forbids_installation(
     apt: FakeApt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls = apt(INSTALLS)
@@ -132,8 +132,8 @@ def test_a_machine_without_apt(capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no apt-get to install it" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("sudo", ["none", "asks", "lets"])
-def test_others_than_root_need_sudo_without_a_password(
+@pytest.mark.parametrize("sudo", ["none", "asks", "allows"])
+def test_other_users_need_sudo_without_a_password(
     sudo: str,
     programs: Path,
     apt: FakeApt,
@@ -148,8 +148,8 @@ def test_others_than_root_need_sudo_without_a_password(
         (programs / "sudo").write_text(f"#!{programs}/sh\n{does}\n")
         (programs / "sudo").chmod(0o755)
     assert debian.main(["nginx"]) == 0
-    assert calls.exists() == (sudo == "lets")
-    assert ("only root can install it" in capsys.readouterr().err) == (sudo != "lets")
+    assert calls.exists() == (sudo == "allows")
+    assert ("only root can install it" in capsys.readouterr().err) == (sudo != "allows")
 
 
 def test_the_targets_of_make_call_it_before_anything_else() -> None:

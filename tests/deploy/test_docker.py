@@ -1,9 +1,9 @@
 """
-deploy/Dockerfile without Docker: each of its steps, done by hand with what is in it.
+deploy/Dockerfile without Docker: each of its steps is done by the test.
 
-A build needs an engine and a base image from a registry; machines that run tests have neither. So
-this reads the file, copies what it copies (and .dockerignore lets through), builds the wheel by its
-commands, and starts its command with its variables. What is not tried: the base image, the
+A build needs an engine and a base image from a registry; machines that run tests often have
+neither. So the test parses the file, copies what it copies (and .dockerignore allows), builds the
+wheel with its commands, and starts its command with its variables. Not tested: the base image, the
 installation of the locked dependencies (`make install` does the same), and the user.
 """
 
@@ -32,23 +32,23 @@ BUILT = "/opt/tailrace/bin/"
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Each instruction and its argument, in order; lines that go on are joined."""
+    """Each instruction and its argument, in order; continued lines are joined."""
     text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE)
     lines = re.sub(r"\\\n\s*", " ", text).splitlines()
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines) if word]
 
 
-def the(name: str) -> str:
+def instruction(name: str) -> str:
     (found,) = [rest for word, rest in instructions() if word == name]
     return found
 
 
 def variables() -> dict[str, str]:
-    return dict(word.partition("=")[::2] for word in shlex.split(the("ENV")))
+    return dict(word.partition("=")[::2] for word in shlex.split(instruction("ENV")))
 
 
 def ignored(path: str) -> bool:
-    """What .dockerignore says: the last line that matches decides, and covers what is below."""
+    """Whether .dockerignore excludes a path: the last match decides, also for paths below."""
     verdict = False
     for line in (REPO_ROOT / ".dockerignore").read_text().splitlines():
         pattern = line.strip().removeprefix("!")
@@ -68,7 +68,7 @@ def ignored(path: str) -> bool:
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The build's directory after its COPY steps."""
-    place = tmp_path_factory.mktemp("build")
+    directory = tmp_path_factory.mktemp("build")
     for word, rest in instructions():
         if word != "COPY" or rest.startswith("--from"):
             continue
@@ -81,15 +81,15 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
             kept = [name for name in names if not ignored(name)]
             assert kept, f"nothing of {source} reaches the builder"
             for name in kept:
-                to = place / name if there.is_dir() or target == "./" else place / target
+                to = directory / (name if there.is_dir() or target == "./" else target)
                 to.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(REPO_ROOT / name, to)
-    return place
+    return directory
 
 
 @pytest.fixture(scope="module")
 def installed(context: Path) -> Path:
-    """Where the wheel is installed, beside the dependencies of this environment."""
+    """The directory where the wheel is installed."""
     steps = [shlex.split(rest) for word, rest in instructions() if word == "RUN"]
     (build,) = [step for step in steps if step[1:2] == ["wheel"]]
     (install,) = [step for step in steps if "--find-links" in step]
@@ -103,7 +103,7 @@ def installed(context: Path) -> Path:
     return target
 
 
-def test_only_what_is_copied_reaches_the_builder(context: Path) -> None:
+def test_ignored_files_do_not_reach_the_builder(context: Path) -> None:
     assert ignored("data/CURRENT") and ignored(".git/HEAD") and ignored(".venv/bin/python")
     assert ignored("src/tailrace/__pycache__/asgi.pyc")
     assert not list(context.rglob("*.pyc"))
@@ -115,8 +115,9 @@ def test_dependencies_are_installed_by_their_hashes() -> None:
     assert "--require-hashes" in step
 
 
-def test_the_wheel_has_all_that_the_server_serves(context: Path, installed: Path) -> None:
-    """Every file of the package that is no code too: the page's, for example."""
+@pytest.mark.slow
+def test_the_wheel_has_every_file_of_the_package(context: Path, installed: Path) -> None:
+    """Also those that are not code, such as the page's."""
     (wheel,) = (context / "dist").glob("*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
     source = context / "src"
@@ -126,55 +127,57 @@ def test_the_wheel_has_all_that_the_server_serves(context: Path, installed: Path
     assert (installed / "tailrace" / "__main__.py").is_file()
 
 
-def test_it_is_not_root_and_keeps_its_data() -> None:
-    assert the("USER") == "tailrace"
-    assert the("VOLUME") == variables()["TAILRACE_DATA_DIR"] == "/data"
-    assert the("EXPOSE") == variables()["TAILRACE_PORT"]
+def test_the_user_is_not_root_and_data_is_on_a_volume() -> None:
+    assert instruction("USER") == "tailrace"
+    assert instruction("VOLUME") == variables()["TAILRACE_DATA_DIR"] == "/data"
+    assert instruction("EXPOSE") == variables()["TAILRACE_PORT"]
     (made,) = [rest for word, rest in instructions() if word == "RUN" and "useradd" in rest]
     assert "--owner tailrace --group tailrace --mode 0700 /data" in made
 
 
-def started(installed: Path, place: Path, changes: dict[str, str]) -> "subprocess.Popen[str]":
-    """ENTRYPOINT and CMD with the variables of ENV, on loopback, in a directory of the test's."""
-    command: list[str] = json.loads(the("ENTRYPOINT")) + json.loads(the("CMD"))
+def started(installed: Path, directory: Path, changes: dict[str, str]) -> "subprocess.Popen[str]":
+    """Run ENTRYPOINT and CMD with the variables of ENV, in a directory of the test."""
+    command: list[str] = json.loads(instruction("ENTRYPOINT")) + json.loads(instruction("CMD"))
     assert command[0] == "tailrace"
-    (place / "data").mkdir()
-    own = {"TAILRACE_PORT": "0", "TAILRACE_DATA_DIR": str(place / "data"), **changes}
+    (directory / "data").mkdir()
+    own = {"TAILRACE_PORT": "0", "TAILRACE_DATA_DIR": str(directory / "data"), **changes}
     return subprocess.Popen(
         [sys.executable, "-m", *command],
         env={**os.environ, **variables(), "PATH": os.environ["PATH"], **own,
              "PYTHONPATH": str(installed)},
-        cwd=place, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        cwd=directory, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_it_does_not_serve_a_network_without_access_control(
     installed: Path, tmp_path: Path
 ) -> None:
-    """With the variables as they are: there is no such file, and it says how to make one."""
+    """With its own variables: the access file is missing, and the error says how to make one."""
     assert variables()["TAILRACE_HOST"] == "0.0.0.0"
     access = variables()["TAILRACE_ACCESS"]
     assert access.startswith("/etc/tailrace/")
     missing = str(tmp_path / "access.toml")
     with started(installed, tmp_path, {"TAILRACE_ACCESS": missing}) as process:
-        _, said = process.communicate(timeout=60)
+        _, error = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert missing in said and "tailrace token new" in said
+    assert missing in error and "tailrace token new" in error
 
 
-def test_who_insists_can_serve_everybody() -> None:
-    """The variables that the file and its page name for that."""
+def test_it_can_serve_without_access_control() -> None:
+    """By the variables that the file and docs/deploy.md name."""
     given = re.search(r"-e TAILRACE_ACCESS= -e (TAILRACE_INSECURE)=(\d)", DOCKERFILE.read_text())
     assert given is not None
     assert given[0] in (REPO_ROOT / "docs" / "deploy.md").read_text()
-    insisting = {**variables(), "TAILRACE_ACCESS": "", given[1]: given[2]}
-    check_exposure(load_settings(environ=insisting))
+    insecure = {**variables(), "TAILRACE_ACCESS": "", given[1]: given[2]}
+    check_exposure(load_settings(environ=insecure))
     with pytest.raises(SettingsError):
-        check_exposure(load_settings(environ={**insisting, given[1]: "0"}))
+        check_exposure(load_settings(environ={**insecure, given[1]: "0"}))
 
 
-def test_its_command_serves_and_is_found_healthy(installed: Path, tmp_path: Path) -> None:
-    """The command, the check of its health, and the signal that stops it."""
+@pytest.mark.slow
+def test_its_command_serves_and_is_healthy(installed: Path, tmp_path: Path) -> None:
+    """The command, the health check, and the stop signal."""
     access = tmp_path / "access.toml"
     access.write_text('[anonymous]\ngrants = ["read:/"]\n')
     access.chmod(0o600)
@@ -186,7 +189,7 @@ def test_its_command_serves_and_is_found_healthy(installed: Path, tmp_path: Path
             url = json.loads(first)["url"]
             assert healthy(url.rpartition(":")[2]) == 0
             assert request("PUT", f"{url}/v1/stream/s").status in (401, 403)
-            process.send_signal(signal.Signals[the("STOPSIGNAL")])
+            process.send_signal(signal.Signals[instruction("STOPSIGNAL")])
             assert process.wait(HANG_S) == 0
         finally:
             if process.poll() is None:
@@ -195,8 +198,8 @@ def test_its_command_serves_and_is_found_healthy(installed: Path, tmp_path: Path
 
 
 def healthy(port: str) -> int:
-    """The status of HEALTHCHECK's command."""
-    command = json.loads(the("HEALTHCHECK").partition(" CMD ")[2])
+    """The exit status of the command of HEALTHCHECK."""
+    command = json.loads(instruction("HEALTHCHECK").partition(" CMD ")[2])
     assert command[0] == "python"
     return subprocess.run(
         [sys.executable, *command[1:]],

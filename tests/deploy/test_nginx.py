@@ -1,4 +1,4 @@
-"""deploy/nginx/tailrace.conf in a real nginx: everything passes, readers are collapsed, no more."""
+"""deploy/nginx/tailrace.conf in a real nginx: operations pass, and only safe ones are collapsed."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import httpx
@@ -27,22 +28,23 @@ TEXT = {"Content-Type": "text/plain"}
 LONG_POLL = "live=long-poll&offset="
 
 
-@pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("short_polls", [False, True])
 @pytest.mark.usefixtures("nginx")
-def test_nginx_takes_the_file(tls: bool, short_polls: bool, tmp_path: Path) -> None:
-    files = Authority(tmp_path).issue("nginx") if tls else None
-    changes = proxy.Changes("127.0.0.1:4437", "127.0.0.1:8080", files, short_polls)
-    proxy.write(tmp_path / "nginx", changes)
-    done = subprocess.run(
-        [*proxy.command(tmp_path / "nginx"), "-t"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "[warn]" not in done.stderr
+def test_nginx_accepts_the_configuration(tmp_path: Path) -> None:
+    """With and without its changes for TLS and for short polls."""
+    certificate = Authority(tmp_path).issue("nginx")
+    for number, (files, short_polls) in enumerate(product((None, certificate), (False, True))):
+        directory = tmp_path / f"nginx-{number}"
+        changes = proxy.Changes("127.0.0.1:4437", "127.0.0.1:8080", files, short_polls)
+        proxy.write(directory, changes)
+        done = subprocess.run(
+            [*proxy.command(directory), "-t"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "[warn]" not in done.stderr
 
 
 def test_every_operation_passes(behind: Behind) -> None:
-    """Statuses and headers are the server's; what a client says about itself is not passed on."""
+    """Statuses and headers are the server's; the client's X-Forwarded-For is not passed on."""
     path = STREAM + "all/of%20it"
     made = behind.request("PUT", path, {**TEXT, "X-Forwarded-For": "192.0.2.7"}, b"one")
     assert made.status == 201
@@ -54,8 +56,8 @@ def test_every_operation_passes(behind: Behind) -> None:
     assert (read.status, read.body) == (200, b"onetwo")
     assert read.headers["stream-up-to-date"] == "true"
     assert read.headers["access-control-allow-origin"] == "*"
-    looked = behind.request("HEAD", path)
-    assert looked.headers["stream-next-offset"] == read.headers["stream-next-offset"]
+    head_response = behind.request("HEAD", path)
+    assert head_response.headers["stream-next-offset"] == read.headers["stream-next-offset"]
     same = behind.request("GET", f"{path}?offset=-1", {"If-None-Match": read.headers["etag"]})
     assert same.status == 304
     assert behind.request("OPTIONS", path).status == 204
@@ -65,8 +67,8 @@ def test_every_operation_passes(behind: Behind) -> None:
     assert behind.request("HEAD", path).status == 404
 
 
-def test_a_path_is_passed_as_it_came(behind: Behind) -> None:
-    """What nginx would take for the same are three streams, also in its cache."""
+def test_paths_are_passed_on_unchanged(behind: Behind) -> None:
+    """Paths that nginx could normalize to one are three streams, also in its cache."""
     behind.request("PUT", "/escapes", {})
     for number, name in enumerate(("a%25b", "a%2525b", "a%20b")):
         behind.create(f"/escapes/{name}", b"%d" % number * 1500)
@@ -78,8 +80,8 @@ def test_a_path_is_passed_as_it_came(behind: Behind) -> None:
             assert read.body == b"%d" % number * 1500
 
 
-def test_who_has_appended_finds_it(behind: Behind) -> None:
-    """Answers that end at the tail are not kept, though they may be."""
+def test_a_client_reads_its_own_appends(behind: Behind) -> None:
+    """Responses that end at the tail are not cached, though they could be."""
     path = STREAM + "own-writes"
     behind.create(path)
     for number in range(5):
@@ -88,7 +90,7 @@ def test_who_has_appended_finds_it(behind: Behind) -> None:
         assert read.body == b"01234"[: number + 1]
 
 
-def test_an_answer_before_the_tail_is_kept(behind: Behind) -> None:
+def test_a_response_before_the_tail_is_cached(behind: Behind) -> None:
     path = STREAM + "history"
     behind.create(path, b"x" * 1500)
     behind.append(path, b"end")
@@ -98,7 +100,7 @@ def test_an_answer_before_the_tail_is_kept(behind: Behind) -> None:
     assert len(behind.passed("^GET ")) == 1
 
 
-def test_events_come_while_the_answer_goes_on(behind: Behind) -> None:
+def test_sse_events_are_not_buffered(behind: Behind) -> None:
     path = STREAM + "events"
     behind.create(path)
     with behind.connect() as connection:
@@ -113,8 +115,8 @@ def test_events_come_while_the_answer_goes_on(behind: Behind) -> None:
                 seen += next(pieces)
 
 
-def test_a_body_is_passed_while_it_comes(behind: Behind) -> None:
-    """The server has the beginning of an upload before its end is sent; a snapshot of 8 MiB."""
+def test_an_upload_is_not_buffered(behind: Behind) -> None:
+    """The server receives the start of a snapshot of 8 MiB before its end is sent."""
     behind.request("PUT", "/uploads", {})
     behind.create("/uploads/large")
     offset = behind.append("/uploads/large", b"message")
@@ -132,7 +134,7 @@ def test_a_body_is_passed_while_it_comes(behind: Behind) -> None:
     assert started.status == 200 and body in started.body
 
 
-def test_a_body_that_is_too_large_is_refused_before_it_is_sent(behind: Behind) -> None:
+def test_a_body_that_is_too_large_is_rejected_before_it_is_sent(behind: Behind) -> None:
     with behind.connect() as connection:
         head = f"PUT {STREAM}huge HTTP/1.1\r\nHost: a\r\nContent-Length: {(1 << 30) + 1}\r\n\r\n"
         connection.send(head.encode())
@@ -140,10 +142,10 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_sent(behind: Behind) -
 
 
 @pytest.mark.parametrize("parameters", ["OFFSET={tail}&offset=-1", "x=1&offset=-1"])
-def test_what_nginx_reads_otherwise_than_the_server_is_not_shared(
+def test_queries_that_nginx_could_misread_are_not_collapsed(
     parameters: str, behind: Behind
 ) -> None:
-    """An answer from the beginning must not reach who asks for what comes after the tail."""
+    """A response from the start must not reach a reader that waits at the tail."""
     path = STREAM + f"tricks-{len(parameters)}"
     tail = behind.create(path, b"begin")
     trick = f"{path}?live=long-poll&{parameters.format(tail=tail)}"
@@ -151,12 +153,12 @@ def test_what_nginx_reads_otherwise_than_the_server_is_not_shared(
     behind.wire.taken()
     with behind.connect() as connection:
         connection.send_request("GET", f"{path}?{LONG_POLL}{tail}")
-        # Nobody else's answer is there for it: it asks the server, and waits there.
+        # There is no cached response for it: it is passed on, and waits at the server.
         wait_until(lambda: bool(behind.passed(f"^GET {path}.live=long-poll&offset={tail} ")))
 
 
-def test_requests_with_credentials_are_not_shared(behind: Behind) -> None:
-    """nginx would keep their answers for everybody: each goes to the server."""
+def test_requests_with_credentials_are_not_cached(behind: Behind) -> None:
+    """nginx by itself would cache them for all clients."""
     path = STREAM + "private"
     behind.create(path, b"x" * 1500)
     behind.append(path, b"end")
@@ -170,7 +172,7 @@ def test_requests_with_credentials_are_not_shared(behind: Behind) -> None:
             assert behind.request("GET", target, headers).status == 200
         known = ["\r\nAuthorization: " in head for head in behind.passed("^GET ")]
         assert known.count(True) == 4
-        # One for both without, or two if the seconds of a long-poll's key changed between them.
+        # One for both without credentials, or two if the time in the key changed between them.
         assert known.count(False) in ((1, 2) if "long-poll" in target else (1,))
     for _ in range(2):
         for query in (f"{LONG_POLL}-1", "offset=-1"):
@@ -179,7 +181,7 @@ def test_requests_with_credentials_are_not_shared(behind: Behind) -> None:
 
 
 def new_token(file: Path) -> str:
-    """A token that may do everything, in a file of tokens."""
+    """Add a token with all grants to an access file."""
     command = [sys.executable, "-m", "tailrace", "token", "new", "--file", str(file)]
     done = subprocess.run(
         [*command, "--name", "admin", "--grant", "*:/"],
@@ -188,10 +190,13 @@ def new_token(file: Path) -> str:
     return done.stdout.split()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nginx")
 @pytest.mark.parametrize("by_principal", [False, True])
-def test_nobody_gets_what_another_may_read(by_principal: bool, tmp_path: Path) -> None:
-    """Access control at the server, and either choice in the file: one has read, others ask."""
+def test_a_cached_response_does_not_reach_other_principals(
+    by_principal: bool, tmp_path: Path
+) -> None:
+    """With access control, for both alternatives of the configuration."""
     token = new_token(tmp_path / "access.toml")
     with (
         ServerProcess(tmp_path / "data", "--access", str(tmp_path / "access.toml")) as server,
@@ -216,12 +221,12 @@ def test_nobody_gets_what_another_may_read(by_principal: bool, tmp_path: Path) -
                 assert in_url.status == 200
     kept = [file for file in (tmp_path / "nginx").rglob("*") if file.is_file()]
     found = [file.name for file in kept if token.encode() in file.read_bytes()]
-    # Where requests of one principal are shared, its credentials are in the keys, as the file says.
+    # If requests of one principal are shared, its credentials are in the keys of the cache.
     assert bool(found) == by_principal
 
 
 def test_the_requests_of_one_principal_can_be_shared(behind: Behind, tmp_path: Path) -> None:
-    """The second choice that the file names: among those of one principal, and no others."""
+    """The alternative of the configuration: shared among requests of one principal only."""
     path = STREAM + "principals"
     behind.create(path, b"x")
     origin = f"127.0.0.1:{behind.wire.port}"
@@ -233,20 +238,20 @@ def test_the_requests_of_one_principal_can_be_shared(behind: Behind, tmp_path: P
                 read = connection.request("GET", f"{path}?{LONG_POLL}-1", headers)
                 assert read.status == 200
         passed = [re.findall("Bearer .", head)[0] for head in behind.passed("^GET ")]
-    # Once each; twice, if the tens of seconds of the key changed meanwhile.
+    # Once each, or twice if the time in the key changed meanwhile.
     assert sorted(set(passed)) == ["Bearer a", "Bearer b"] and len(passed) < 6
 
 
 def test_a_query_is_not_logged(behind: Behind) -> None:
     behind.create(STREAM + "logged")
     behind.request("GET", f"{STREAM}logged?offset=-1&access_token=secret-of-mine")
-    log = behind.place / "tailrace.log"
+    log = behind.directory / "tailrace.log"
     wait_until(lambda: f'"GET {STREAM}logged" 200' in log.read_text())
     assert "secret-of-mine" not in log.read_text()
 
 
-def test_encodings_are_not_mixed_up(behind: Behind) -> None:
-    """Who did not ask for gzip does not get it, whoever asked first."""
+def test_encodings_are_cached_separately(behind: Behind) -> None:
+    """A client that does not accept gzip never gets it."""
     path = STREAM + "encodings"
     behind.create(path, b"x" * 5000)
     for _ in range(2):
@@ -256,15 +261,16 @@ def test_encodings_are_not_mixed_up(behind: Behind) -> None:
             assert coding or found.body == b"x" * 5000
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_two_hundred_readers_cost_as_much_as_a_few(behind: Behind) -> None:
     """
-    Goal: readers that wait for the same cost the server one request, with news and without.
+    Goal: readers that wait at one offset cost the server one request, with new data and without.
 
-    Method: 200 readers long-poll through nginx; three messages, then silence over a time-out of
-    polls, then a last message. What came through is counted on the wire. On a machine that has
-    other things to do readers come back spread over several seconds, and each second is a
-    request: so the limit is a twentieth of the answers, where a handful is what there should be.
+    Method: 200 readers long-poll through nginx during three messages, a time-out of the polls, and
+    a last message. Requests that nginx passes on are counted. On a busy machine readers poll again
+    over several seconds, and each second is another key: so the limit is a twentieth of the
+    responses, where a handful is expected.
     """
     sizes = replace(SMOKE, collapse_readers=200, collapse_messages=3, collapse_quiet_seconds=3)
     with Writer("127.0.0.1", behind.server.port) as writer:
@@ -272,23 +278,23 @@ def test_two_hundred_readers_cost_as_much_as_a_few(behind: Behind) -> None:
         before = behind.wire.requests
         outcome = collapse.follow(writer, behind.wire, behind.port, sizes)
     assert [check for check in outcome.checks if not check.right] == []
-    answers = outcome.metrics["answers"]
-    # Three messages, a time-out at least, and the last one.
-    assert answers >= 5 * 200
-    assert behind.wire.requests - before <= answers / 20
+    responses = outcome.metrics["answers"]
+    # Three messages, at least one time-out, and the last message.
+    assert responses >= 5 * 200
+    assert behind.wire.requests - before <= responses / 20
 
 
 def followed(connection: Connection, target: str) -> Response:
     """Poll again until the stream has ended."""
     while True:
-        answer = connection.read_response()
-        if answer.status != 204 or "stream-closed" in answer.headers:
-            return answer
+        response = connection.read_response()
+        if response.status != 204 or "stream-closed" in response.headers:
+            return response
         connection.send_request("GET", target)
 
 
-def test_readers_of_what_is_closed_or_deleted_are_told(behind: Behind) -> None:
-    """The end of a stream reaches all who wait."""
+def test_the_end_of_a_stream_reaches_all_waiting_readers(behind: Behind) -> None:
+    """By closing and by deleting it."""
     for ending, status in (("POST", 204), ("DELETE", 404)):
         path = STREAM + f"ends-{ending}"
         target = f"{path}?{LONG_POLL}{behind.create(path)}"
@@ -298,17 +304,18 @@ def test_readers_of_what_is_closed_or_deleted_are_told(behind: Behind) -> None:
         wait_until(lambda: bool(behind.passed("^GET .*long-poll")))
         headers = {"Stream-Closed": "true"} if ending == "POST" else {}
         assert behind.request(ending, path, headers).status == 204
-        answers = together([partial(followed, each, target) for each in connections])
-        assert {answer.status for answer in answers} == {status}
+        responses = together([partial(followed, each, target) for each in connections])
+        assert {response.status for response in responses} == {status}
         if ending == "POST":
-            assert {answer.headers.get("stream-closed") for answer in answers} == {"true"}
+            found = {response.headers.get("stream-closed") for response in responses}
+            assert found == {"true"}
         for connection in connections:
             connection.close()
 
 
 @pytest.mark.usefixtures("nginx")
 def test_tls_and_http_2(behind: Behind, tmp_path: Path) -> None:
-    """With the lines for TLS: a real handshake, HTTP/2, and Location says https."""
+    """With the TLS lines of the file: a real handshake, HTTP/2, and `Location` is https."""
     authority = Authority(tmp_path)
     files, context = authority.issue("nginx"), authority.client_context()
     with (

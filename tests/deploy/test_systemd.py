@@ -1,8 +1,8 @@
 """
-deploy/systemd/tailrace.service: systemd takes it, and its commands do what it says.
+deploy/systemd/tailrace.service: systemd accepts it, and its commands work.
 
-systemd itself runs on few machines that run tests. So its own tool checks the file, and the
-commands in it are run as systemd would, with the paths of a checkout.
+Machines that run tests often have no running systemd. So `systemd-analyze` checks the file, and its
+commands are run as systemd would run them, with the paths of a checkout.
 """
 
 import configparser
@@ -27,7 +27,7 @@ from tests.support.together import HANG_S, wait_until
 UNIT = REPO_ROOT / "deploy" / "systemd" / "tailrace.service"
 PROGRAM = "/opt/tailrace/bin/tailrace"
 TAILRACE = Path(sys.executable).parent / "tailrace"
-# From 0 to 10; the lower, the less a service can do that it need not.
+# From 0 (safe) to 10.
 EXPOSURE_MAX = 1.5
 PR_SET_MDWE, PR_SET_NO_NEW_PRIVS = 65, 38
 
@@ -37,7 +37,7 @@ needs_systemd = pytest.mark.skipif(
 
 
 def unit() -> configparser.ConfigParser:
-    """The file; of a key that comes twice, the last one."""
+    """The parsed file; the last value of a repeated key."""
     parser = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",))
     parser.optionxform = str  # type: ignore[method-assign,assignment]
     parser.read_string(UNIT.read_text())
@@ -52,37 +52,37 @@ def analyze(*args: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The unit with a program that exists here: systemd looks for it."""
+    """The unit with a program that exists, since systemd checks that."""
     file = tmp_path / UNIT.name
     file.write_text(UNIT.read_text().replace(PROGRAM, str(TAILRACE)))
     return file
 
 
 @needs_systemd
-def test_systemd_understands_every_line(installed: Path) -> None:
+def test_systemd_accepts_every_line(installed: Path) -> None:
     done = analyze("verify", "--man=no", str(installed))
-    said = [line for line in done.stderr.splitlines() if UNIT.name in line]
-    assert (done.returncode, said) == (0, [])
+    warnings = [line for line in done.stderr.splitlines() if UNIT.name in line]
+    assert (done.returncode, warnings) == (0, [])
 
 
 @needs_systemd
-def test_systemd_finds_little_that_it_could_do_beyond_its_work(installed: Path) -> None:
+def test_the_sandbox_is_tight(installed: Path) -> None:
     done = analyze("security", "--offline=true", "--no-pager", str(installed))
     match = re.search(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
     assert match is not None, done.stdout + done.stderr
     assert float(match[1]) <= EXPOSURE_MAX
 
 
-def test_it_waits_longer_than_the_server_takes_to_stop() -> None:
+def test_the_stop_timeout_is_longer_than_the_drain() -> None:
     service = unit()["Service"]
     assert int(service["TimeoutStopSec"]) > Settings().drain_s + 10
     assert int(service["LimitNOFILE"]) > Settings().connections_max + 1024
-    # Settings that cannot be used end with 2, and no restart mends them.
+    # Invalid settings exit with 2, which a restart does not fix.
     assert (service["Restart"], service["RestartPreventExitStatus"]) == ("on-failure", "2")
 
 
-def test_the_settings_of_the_page_are_those_of_the_unit(tmp_path: Path) -> None:
-    """docs/deploy.md has a file of settings: it is where the unit looks, and fits it."""
+def test_the_settings_of_the_docs_match_the_unit(tmp_path: Path) -> None:
+    """docs/deploy.md has a settings file, with the paths of the unit."""
     page = (REPO_ROOT / "docs" / "deploy.md").read_text()
     (text,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "tailrace.toml").write_text(text)
@@ -94,15 +94,15 @@ def test_the_settings_of_the_page_are_those_of_the_unit(tmp_path: Path) -> None:
 
 
 def hardened() -> None:
-    """What the kernel alone can do of what the unit asks for: no new rights, no code from data."""
+    """The parts of the sandbox that the kernel alone can apply."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     prctl(PR_SET_MDWE, 1, 0, 0, 0)
     os.umask(0o077)
 
 
-def test_start_reload_and_stop_as_systemd_does_them(tmp_path: Path) -> None:
-    """ExecStart serves, ExecReload leaves it serving, and the stop signal ends it with 0."""
+def test_start_reload_and_stop(tmp_path: Path) -> None:
+    """ExecStart serves, ExecReload keeps it serving, and the stop signal ends it with status 0."""
     service = unit()["Service"]
     state, log_file = tmp_path / "state", tmp_path / "log"
     state.mkdir()
@@ -136,5 +136,5 @@ def test_start_reload_and_stop_as_systemd_does_them(tmp_path: Path) -> None:
         if process.poll() is None:
             process.kill()
             process.wait()
-    # The unit's umask: what is stored is for nobody else.
+    # By the umask of the unit, only its user can read the data.
     assert {file.stat().st_mode & 0o077 for file in state.iterdir()} == {0}

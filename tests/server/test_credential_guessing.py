@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.access.making import AccessToml
+from tests.server.access.samples import AccessToml
 from tests.support.http import Connection
 from tests.support.server import AsgiServerProcess, BaseServerProcess, ServerProcess
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from tailrace.server.guard.access.edit import add_token
+from tailrace.server.guard.access.token_editor import add_token
 from tests.support.publishing import KINDS_ONCE
 from tests.support.server import ServerProcess
 from tests.support.streams import Api, check_common, check_problem, wait_until

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tailrace.engine.core import Engine
-
+from tailrace.engine.engine import Engine
 from tailrace.engine.memory import MemoryStore
 from tailrace.server.routing.routes import OWN, ROUTES, STREAM, UI
 from tailrace.server.routing.target import resolve

@@ -18,7 +18,7 @@ from tailrace.server.guard.access import Access
 from tailrace.server.handlers.bulk import rows
 from tailrace.server.message import Frame, Request
 from tests.contract.harness import KINDS, World
-from tests.server.access.making import AccessToml, bearer
+from tests.server.access.samples import AccessToml, bearer
 
 KEY = b"\0s"
 MESSAGE = b"x" * (1 << 20)

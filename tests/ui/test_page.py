@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tailrace.server.guard.access.edit import add_token
+from tailrace.server.guard.access.token_editor import add_token
 from tests.support.server import AsgiServerProcess, ServerProcess
 from tests.ui.conftest import OpenUi, Ui
 

@@ -1,56 +1,48 @@
-"""`tailrace serve`: its flags are the table of settings."""
+"""`tailrace serve`: its flags are generated from the settings."""
 
 import sys
 from collections.abc import Callable
-from dataclasses import Field, fields
 from pathlib import Path
-from typing import Any
 
 import click
 
-from tailrace.cli.failures import ExitCode, Failure
+from tailrace.cli.failures import Failure
 from tailrace.server.settings import (
     ENV_PREFIX,
-    Settings,
     SettingsError,
     load_settings,
     option_name,
+    settings_table,
 )
 
 __all__ = ["check_libraries", "serve"]
 
 
 def _flags(command: Callable[..., None]) -> Callable[..., None]:
-    """One flag for each setting. Values are checked by `load_settings`, like all others."""
-    for item in reversed(fields(Settings)):
-        command = _flag(item)(command)
+    """Add one flag for each setting. `load_settings` checks the values of all sources."""
+    for item in reversed(settings_table()):
+        is_switch = isinstance(item.default, bool)
+        default = f"; default: {item.default}" if item.default not in ("", False) else ""
+        command = click.option(
+            option_name(item.name),
+            metavar=None if is_switch else item.metavar,
+            is_flag=is_switch,
+            # A flag that is absent is not False: a variable or the file may set it.
+            default=None,
+            help=f"{item.help} [{ENV_PREFIX}{item.name.upper()}{default}]",
+        )(command)
     return command
-
-
-def _flag(item: "Field[Any]") -> Callable[[Callable[..., None]], Callable[..., None]]:
-    choices = item.metadata["choices"]
-    is_switch = isinstance(item.default, bool)
-    metavar = "|".join(choices) if choices else type(item.default).__name__.upper()
-    default = f"; default: {item.default}" if item.default not in ("", False) else ""
-    return click.option(
-        option_name(item.name),
-        metavar=None if is_switch else item.metadata["metavar"] or metavar,
-        is_flag=is_switch,
-        # Not given is not the same as no: a variable or the file may say yes.
-        default=None,
-        help=f"{item.metadata['help']} [{ENV_PREFIX}{item.name.upper()}{default}]",
-    )
 
 
 def check_libraries() -> None:
     """
-    Make sure that this installation can serve.
+    Check that the server's dependencies are installed.
 
     Raises:
-        Failure: It has the client alone.
+        Failure: Only the client is installed.
     """
     try:
-        import tailrace.server.lifecycle  # noqa: F401 - whether it can be imported is the question
+        import tailrace.server.lifecycle  # noqa: F401 - only to see whether the import succeeds
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.startswith("tailrace"):
             raise
@@ -65,25 +57,18 @@ def check_libraries() -> None:
     "--config",
     type=click.Path(path_type=Path),
     envvar=f"{ENV_PREFIX}CONFIG",
-    help="TOML file with settings, named like the flags with underscores.",
+    help="TOML file of settings, named like the flags with underscores.",
 )
 def serve(config: Path | None, **flags: str | bool | None) -> None:
     """Serve streams over HTTP."""
     check_libraries()
     from tailrace.engine.errors import EngineError
-    from tailrace.server.guard.access import AccessFileInvalid
-    from tailrace.server.guard.forwarded import ProxiesInvalid
-    from tailrace.server.guard.limits import LimitsFileInvalid
     from tailrace.server.lifecycle import serve as run
-    from tailrace.server.tls import TlsInvalid
 
     try:
-        settings = load_settings(flags, file=config)
-        status = run(settings)
-    except (
-        SettingsError, AccessFileInvalid, LimitsFileInvalid, ProxiesInvalid, TlsInvalid,
-    ) as error:  # fmt: skip
-        raise Failure(str(error), ExitCode.USAGE, getattr(error, "hint", "")) from error
+        status = run(load_settings(flags, file=config))
+    except SettingsError as error:
+        raise Failure(str(error), error.exit_code, error.hint) from error
     except EngineError as error:
         raise Failure(str(error)) from error
     sys.exit(status)

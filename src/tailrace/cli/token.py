@@ -1,21 +1,21 @@
-"""`tailrace token`: who may do what with a server, in the file of `tailrace serve --access`."""
+"""`tailrace token`: the tokens in the file of `tailrace serve --access`."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tailrace.cli.failures import ExitCode, Failure
+from tailrace.cli.failures import Failure
 from tailrace.cli.output import Output, report, table
 from tailrace.cli.standard import tell
 from tailrace.cli.words import TEXT
 
 if TYPE_CHECKING:
-    from tailrace.server.guard.access.edit import ListedToken
+    from tailrace.server.guard.access.tokens import Token
 
     _ParamType = click.ParamType[Any]
 else:
@@ -25,31 +25,33 @@ else:
 __all__ = ["token"]
 
 _TITLES: Final = ("ID", "NAME", "GRANTS", "CREATED", "EXPIRES")
-_SPAN: Final = re.compile(r"([0-9]{1,6})([mhdw])", re.ASCII)
+_DURATION: Final = re.compile(r"([0-9]{1,6})([mhdw])", re.ASCII)
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class _Moment(_ParamType):
-    """A time to come: so long from now, or a date."""
+class _ExpiryType(_ParamType):
+    """A time in the future: a duration from now, or a date."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            moment = _moment(str(value))
+            expires = _parse_expiry(str(value))
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is neither like 30d, 12h or 4w nor a date.", param, ctx)
-        if moment <= datetime.now(UTC):
-            self.fail(f"{value!r} is over.", param, ctx)
-        return moment
+            self.fail(
+                f"{value!r} is neither a duration such as 30d, 12h or 4w, nor a date.", param, ctx
+            )
+        if expires <= datetime.now(UTC):
+            self.fail(f"{value!r} is in the past.", param, ctx)
+        return expires
 
 
-def _moment(text: str) -> datetime:
-    if span := _SPAN.fullmatch(text):
-        length = timedelta(**{_UNITS[span[2]]: int(span[1])})
+def _parse_expiry(text: str) -> datetime:
+    if duration := _DURATION.fullmatch(text):
+        length = timedelta(**{_UNITS[duration[2]]: int(duration[1])})
         return (datetime.now(UTC) + length).replace(microsecond=0)
-    moment = datetime.fromisoformat(text)
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    expires = datetime.fromisoformat(text)
+    return expires.astimezone(UTC) if expires.tzinfo else expires.replace(tzinfo=UTC)
 
 
 _file_option = click.option(
@@ -58,13 +60,13 @@ _file_option = click.option(
     envvar="TAILRACE_ACCESS",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The access file; TAILRACE_ACCESS says the same.",
+    help="The access file [TAILRACE_ACCESS].",
 )
 
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """What can be wrong with an access file, and with this installation."""
+    """Convert errors of the access file, and of an incomplete installation."""
     try:
         from tailrace.server.guard.access import AccessFileInvalid
         from tailrace.server.guard.access.grants import GrantInvalid
@@ -79,7 +81,7 @@ def _failures() -> Iterator[None]:
     except AccessFileInvalid as error:
         raise Failure(str(error)) from error
     except GrantInvalid as error:
-        raise Failure(str(error), ExitCode.USAGE, "tailrace token new --help") from error
+        raise Failure(str(error), error.exit_code, error.hint) from error
 
 
 @click.group()
@@ -87,56 +89,56 @@ def token() -> None:
     """
     Make, list and revoke tokens for a server.
 
-    They are kept, as hashes, in the file that `tailrace serve --access FILE` reads when it starts
+    Their hashes are in the file of `tailrace serve --access FILE`, which the server reads at start
     and at SIGHUP.
     """
 
 
 @token.command()
 @_file_option
-@click.option("--name", required=True, type=TEXT, help="Who gets it; for people.")
+@click.option("--name", required=True, type=TEXT, help="A note: who uses the token.")
 @click.option(
     "--grant",
     "grants",
     multiple=True,
     required=True,
     type=TEXT,
-    metavar="OPERATIONS:PLACE",
-    help="What it may do where, as read,append:/chat-rooms; may be given several times. "
+    metavar="OPERATIONS:LOCATION",
+    help="A grant, such as read,append:/chat-rooms; may be repeated. "
     "Operations: read, append, create, delete, snapshot, admin, or * for all.",
 )
 @click.option(
     "--expires",
-    type=_Moment(),
+    type=_ExpiryType(),
     metavar="WHEN",
-    help="When it ends: 12h, 30d, 4w, or a date such as 2030-01-31. Never, by default.",
+    help="Expiry: 12h, 30d, 4w, or a date such as 2030-01-31. Default: never.",
 )
 def new(file: Path, name: str, grants: tuple[str, ...], expires: datetime | None) -> None:
     """
-    Make a token and print it, once.
+    Make a token and print it.
 
-    It is kept nowhere. The file is made if it is not there.
+    It is printed only once: the file holds its hash. A missing file is created.
     """
     with _failures():
-        from tailrace.server.guard.access.edit import add_token
+        from tailrace.server.guard.access.token_editor import add_token
 
         id_, text = add_token(file, name, grants, expires)
     output = Output()
     output.line(text.encode())
     output.flush()
-    tell(f"{id_} is in {file}; the token itself is kept nowhere: put it where it is needed, now.")
-    tell(f"A server that runs with --access {file} takes it after: systemctl reload tailrace")
+    tell(f"{id_} was added to {file}. The token is not stored: copy it now.")
+    tell(f"A running server with --access {file} accepts it after: systemctl reload tailrace")
     tell("(or kill -HUP its process). To try it:")
     tell('  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:4437/…')
 
 
 @token.command("list")
 @_file_option
-@click.option("--json", "is_json", is_flag=True, help="Each as an object on a line.")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object per line.")
 def list_(file: Path, is_json: bool) -> None:
-    """List the tokens of a file: all but their secrets, which nobody has."""
+    """List the tokens of a file, without their secrets, which are not stored."""
     with _failures():
-        from tailrace.server.guard.access.edit import list_tokens
+        from tailrace.server.guard.access.token_editor import list_tokens
 
         found = list_tokens(file)
     output = Output()
@@ -155,56 +157,39 @@ def list_(file: Path, is_json: bool) -> None:
 @click.argument("id", type=TEXT)
 @_file_option
 def revoke(id: str, file: Path) -> None:
-    """Take a token out of a file; live readers that use it are ended when the server reloads."""
+    """Remove a token from a file; a reload of the server ends its live readers."""
     with _failures():
-        from tailrace.server.guard.access.edit import TokenNotFound, revoke_token
+        from tailrace.server.guard.access.token_editor import TokenNotFound, revoke_token
 
         try:
             name = revoke_token(file, id)
         except TokenNotFound as error:
             raise Failure(
-                f"{file}: no token has the id {id}",
-                ExitCode.NOT_FOUND,
-                f"tailrace token list --file {file}",
+                f"{file}: {error}", error.exit_code, f"tailrace token list --file {file}"
             ) from error
     report(f"{id}: revoked ({name})")
-    tell("A running server refuses it after: systemctl reload tailrace (or kill -HUP its process)")
+    tell("A running server rejects it after: systemctl reload tailrace (or kill -HUP its process)")
 
 
-def _fields(item: "ListedToken") -> dict[str, Any]:
+def _fields(item: "Token") -> dict[str, Any]:
     return {
         "id": item.id,
         "name": item.name,
         "grants": list(item.grants),
         "created": _iso(item.created) or None,
         "expires": _iso(item.expires) or None,
-        "expired": _is_over(item.expires),
+        "expired": _is_expired(item),
     }
 
 
-def _row(item: "ListedToken") -> tuple[str, ...]:
-    ends = "expired" if _is_over(item.expires) else _day(item.expires) or "never"
-    return item.id, item.name, " ".join(item.grants), _day(item.created), ends
+def _row(item: "Token") -> tuple[str, ...]:
+    expires = "expired" if _is_expired(item) else _iso(item.expires)[:10] or "never"
+    return item.id, item.name, " ".join(item.grants), _iso(item.created)[:10], expires
 
 
-def _utc(moment: date | None) -> datetime | None:
-    """As the server reads it: what has no offset is UTC, and a date its first moment."""
-    if moment is None:
-        return None
-    if not isinstance(moment, datetime):
-        moment = datetime.combine(moment, time())
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _iso(time: datetime | None) -> str:
+    return time.isoformat().replace("+00:00", "Z") if time else ""
 
 
-def _iso(moment: date | None) -> str:
-    found = _utc(moment)
-    return found.isoformat().replace("+00:00", "Z") if found else ""
-
-
-def _day(moment: date | None) -> str:
-    return _iso(moment)[:10]
-
-
-def _is_over(moment: date | None) -> bool:
-    found = _utc(moment)
-    return found is not None and found <= datetime.now(UTC)
+def _is_expired(item: "Token") -> bool:
+    return item.expires is not None and item.expires <= datetime.now(UTC)

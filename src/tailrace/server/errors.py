@@ -1,111 +1,72 @@
-"""What a request can be refused for before the protocol looks at it."""
+"""Refusals of the server itself, before a request reaches the protocol."""
 
 from tailrace.protocol.errors import Refusal
 
 __all__ = [
-    "ArrowMissing",
-    "BackupFailed",
-    "BackupRunning",
-    "BackupUnsupported",
-    "BodyTooLarge",
-    "ContentCodingRefused",
-    "HeadersTooLarge",
-    "Internal",
-    "MalformedRequest",
-    "MethodNotAllowed",
-    "NotReady",
-    "RequestInvalid",
-    "RequestTimeout",
-    "RouteNotFound",
-    "SnapshotNotStored",
-    "SnapshotTooLarge",
-    "TooManyConnections",
-    "TransferCodingUnknown",
-    "UpgradeRefused",
+    "ArrowMissing", "BackupFailed", "BackupRunning", "BackupUnsupported", "BodyTooLarge",
+    "ContentCodingRefused", "HeadersTooLarge", "Internal", "MalformedRequest", "MethodNotAllowed",
+    "NotReady", "RequestInvalid", "RequestTimeout", "RouteNotFound", "SnapshotNotStored",
+    "SnapshotTooLarge", "TooManyConnections", "TransferCodingUnknown", "UpgradeRefused",
     "UriTooLong",
-]
+]  # fmt: skip
 
 
 class RouteNotFound(Refusal):
-    """The path is none of the server's."""
+    """No route matches the path."""
 
     status = 404
     code = "route-not-found"
     title = "No such path"
-
-    @property
-    def detail(self) -> str:
-        return (
-            "nothing is served at this path: streams live under /v1/stream/{path} and "
-            "/{bucket_id}/{stream_id}"
-        )
+    message = (
+        "no route matches this path: streams are at /v1/stream/{{path}} and "
+        "/{{bucket_id}}/{{stream_id}}"
+    )
 
 
 class MethodNotAllowed(Refusal):
-    """The path exists and does not know this method."""
+    """The route exists and does not support this method."""
 
     status = 405
     code = "method-not-allowed"
     title = "Method not allowed"
-
-    def __init__(self, method: str, allowed: str) -> None:
-        super().__init__(method, allowed)
-        self.method = method
-        self.allowed = allowed
-
-    @property
-    def detail(self) -> str:
-        return f"{self.method[:32]} is not allowed here; allowed: {self.allowed}"
+    message = "{method:.32} is not allowed here; allowed: {allowed}"
+    method: str
+    allowed: str
 
 
 class BodyTooLarge(Refusal):
-    """The body is over `--body-bytes-max`."""
+    """The body is larger than `--body-bytes-max`."""
 
     status = 413
     code = "body-too-large"
     title = "Body too large"
-
-    def __init__(self, bytes_max: int) -> None:
-        super().__init__(bytes_max)
-        self.bytes_max = bytes_max
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"a request body may have {self.bytes_max} bytes at most (--body-bytes-max); "
-            "send it in several appends"
-        )
+    message = (
+        "a request body may have at most {bytes_max} bytes (--body-bytes-max): "
+        "split it into several appends"
+    )
+    bytes_max: int
 
 
 class SnapshotTooLarge(Refusal):
-    """The snapshot is over `--snapshot-bytes-max` (X§2.2)."""
+    """The snapshot is larger than `--snapshot-bytes-max` (X§2.2)."""
 
     status = 413
     code = "snapshot-too-large"
     title = "Snapshot too large"
-
-    def __init__(self, bytes_max: int) -> None:
-        super().__init__(bytes_max)
-        self.bytes_max = bytes_max
-
-    @property
-    def detail(self) -> str:
-        return f"a snapshot may have {self.bytes_max} bytes at most (--snapshot-bytes-max)"
+    message = "a snapshot may have at most {bytes_max} bytes (--snapshot-bytes-max)"
+    bytes_max: int
 
 
 class SnapshotNotStored(Refusal):
-    """The disk refused the bytes of a snapshot; the one before it stays visible."""
+    """Writing the snapshot to disk failed; the previous snapshot stays visible."""
 
     status = 503
     code = "snapshot-not-stored"
     title = "Snapshot could not be stored"
-
-    @property
-    def detail(self) -> str:
-        return (
-            "the server's disk failed while the snapshot was written; nothing was changed: retry, "
-            "and look at the server's log if it happens again"
-        )
+    message = (
+        "the server's disk failed while the snapshot was written, and nothing was changed: retry, "
+        "and if it fails again, see the server's log"
+    )
 
 
 class UriTooLong(Refusal):
@@ -114,31 +75,19 @@ class UriTooLong(Refusal):
     status = 414
     code = "uri-too-long"
     title = "URI too long"
-
-    def __init__(self, bytes_max: int) -> None:
-        super().__init__(bytes_max)
-        self.bytes_max = bytes_max
-
-    @property
-    def detail(self) -> str:
-        return f"a request target may have {self.bytes_max} bytes at most"
+    message = "a request target may have at most {bytes_max} bytes"
+    bytes_max: int
 
 
 class HeadersTooLarge(Refusal):
-    """The request's headers are more than the server reads."""
+    """The request has more headers, or larger ones, than the server reads."""
 
     status = 431
     code = "headers-too-large"
     title = "Headers too large"
-
-    def __init__(self, bytes_max: int, count_max: int) -> None:
-        super().__init__(bytes_max, count_max)
-        self.bytes_max = bytes_max
-        self.count_max = count_max
-
-    @property
-    def detail(self) -> str:
-        return f"a request may have {self.count_max} headers of {self.bytes_max} bytes in all"
+    message = "a request may have at most {count_max} headers, with {bytes_max} bytes in total"
+    bytes_max: int
+    count_max: int
 
 
 class MalformedRequest(Refusal):
@@ -146,68 +95,59 @@ class MalformedRequest(Refusal):
 
     code = "request-malformed"
     title = "Malformed request"
+    message = "{reason}"
+    reason: str
 
 
 class RequestInvalid(Refusal):
-    """The body of a request for offsets or rows is not of its form."""
+    """The body of a request for offsets or rows is invalid."""
 
     code = "request-invalid"
     title = "Invalid request body"
+    message = "{reason}"
+    reason: str
 
 
 class ArrowMissing(Refusal):
-    """Rows are answered as Arrow, and this server cannot make it."""
+    """The response must be Arrow, and pyarrow is not installed on the server."""
 
     status = 501
     code = "arrow-missing"
     title = "Arrow is not installed"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"the server lacks what makes Arrow ({self.reason}): install it with "
-            "pip install 'tailrace[arrow]' and restart the server"
-        )
+    message = (
+        "the server cannot encode Arrow ({reason}): install it with pip install 'tailrace[arrow]' "
+        "and restart the server"
+    )
+    reason: str
 
 
 class UpgradeRefused(Refusal):
-    """CONNECT: a tunnel, which this is not."""
+    """The method is CONNECT; the server does not tunnel."""
 
     status = 501
     code = "upgrade-refused"
     title = "Upgrade is not supported"
-
-    @property
-    def detail(self) -> str:
-        return "this server is no proxy: send plain HTTP/1.1 requests"
+    message = "this server is not a proxy: send plain HTTP/1.1 requests"
 
 
 class TransferCodingUnknown(Refusal):
-    """A transfer coding other than chunked."""
+    """The transfer coding is not chunked."""
 
     status = 501
     code = "transfer-coding-unknown"
     title = "Transfer coding is not supported"
-
-    @property
-    def detail(self) -> str:
-        return "Transfer-Encoding may be chunked and nothing else"
+    message = "the only supported Transfer-Encoding is chunked"
 
 
 class ContentCodingRefused(Refusal):
-    """A compressed body: it would be stored as it is, and nobody could tell later."""
+    """The body is compressed. It would be stored as is, and readers could not tell."""
 
     status = 415
     code = "content-coding-refused"
     title = "Content-Encoding is not supported"
-
-    @property
-    def detail(self) -> str:
-        return "send the body without Content-Encoding; answers are compressed where asked for"
+    message = (
+        "send the body without Content-Encoding; responses are compressed if the client accepts it"
+    )
 
 
 class RequestTimeout(Refusal):
@@ -216,75 +156,59 @@ class RequestTimeout(Refusal):
     status = 408
     code = "request-timeout"
     title = "Request timed out"
-
-    @property
-    def detail(self) -> str:
-        return "the request did not arrive in time; nothing was appended"
+    message = "the request did not arrive in time; nothing was appended"
 
 
 class TooManyConnections(Refusal):
-    """More connections than `--connections-max`."""
+    """The server has `--connections-max` connections."""
 
     status = 503
     code = "too-many-connections"
     title = "Too many connections"
-
-    @property
-    def detail(self) -> str:
-        return "the server has as many connections as it takes (--connections-max): retry later"
+    message = "the server has reached its maximum of connections (--connections-max): retry later"
 
 
 class NotReady(Refusal):
-    """The server is starting, stopping, or its storage failed."""
+    """The server is starting or stopping, or its storage failed."""
 
     status = 503
     code = "not-ready"
     title = "Not ready"
+    message = "{reason}"
+    reason: str
 
 
 class Internal(Refusal):
-    """A fault of the server's; its log has more."""
+    """An unexpected failure of the server; the traceback is in its log."""
 
     status = 500
     code = "internal"
     title = "Internal error"
-
-    @property
-    def detail(self) -> str:
-        return "the server failed to handle this request; its log says more"
+    message = "the server failed to handle this request: see its log"
 
 
 class BackupUnsupported(Refusal):
-    """A backup of streams that are in memory alone."""
+    """The engine keeps streams in memory only."""
 
     status = 501
     code = "backup-unsupported"
     title = "No backups of this engine"
-
-    @property
-    def detail(self) -> str:
-        return "the streams of --engine memory are in no file: serve with --engine rocksdb"
+    message = "--engine memory stores nothing on disk: serve with --engine rocksdb"
 
 
 class BackupRunning(Refusal):
-    """A second backup while one is being sent."""
+    """Another backup is in progress."""
 
     status = 409
     code = "backup-running"
-    title = "A backup is under way"
-
-    @property
-    def detail(self) -> str:
-        return "this server sends a backup to somebody else: retry when that is done"
+    title = "A backup is in progress"
+    message = "this server is sending a backup to another client: retry when it has finished"
 
 
 class BackupFailed(Refusal):
-    """The disk refused to make a copy; what is stored is as it was."""
+    """Making the backup's copy failed; the stored data is unchanged."""
 
     status = 503
     code = "backup-failed"
     title = "Backup could not be taken"
-
-    @property
-    def detail(self) -> str:
-        return "the server's disk failed while the copy was made: its log says more"
+    message = "the server's disk failed while the backup was made: see the server's log"

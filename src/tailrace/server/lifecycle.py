@@ -14,13 +14,13 @@ import resource
 import signal
 import socket
 import sys
-from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from typing import Final
 
 import structlog
 import uvloop
+from msgspec.structs import replace
 
 from tailrace import __version__
 from tailrace.engine.base import Store
@@ -29,7 +29,7 @@ from tailrace.engine.memory import MemoryStore
 from tailrace.server.guard.guard import Guard
 from tailrace.server.observability.logging_setup import configure_logging
 from tailrace.server.service import Service, clock_ms
-from tailrace.server.settings import Settings, SettingsError
+from tailrace.server.settings import AccessNotConfigured, Settings, SettingsError
 from tailrace.server.tls import Tls, TlsInvalid
 from tailrace.server.transports.wire import WireServer
 
@@ -119,12 +119,7 @@ def check_exposure(settings: Settings) -> None:
     """
     if settings.access or settings.insecure or _is_loopback(settings.host):
         return
-    raise SettingsError(
-        f"--host {settings.host} can be reached from other machines, or is not known to this one, "
-        "and there is no access control",
-        "make a token with tailrace token new --file access.toml --name admin --grant '*:/', and "
-        "serve with --access access.toml; or insist on serving everybody with --insecure",
-    )
+    raise AccessNotConfigured(settings.host)
 
 
 def _is_loopback(host: str) -> bool:

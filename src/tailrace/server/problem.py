@@ -1,4 +1,6 @@
-"""A refusal as an answer: `application/problem+json` (RFC 9457) and the headers it owes."""
+"""A refusal as a response: `application/problem+json` (RFC 9457) and the headers of its kind."""
+
+from typing import Final
 
 import msgspec
 
@@ -18,39 +20,41 @@ from tailrace.server.message import Response
 
 __all__ = ["problem"]
 
-_RETRY_AFTER_S = b"1"
-_CHALLENGE = b'Bearer realm="tailrace"'
+_CHALLENGE: Final = b'Bearer realm="tailrace"'
+_RETRY_SOON: Final = (
+    DiskFull, KeysNotReady, NotReady, SnapshotNotStored, StorageFailed, TooManyConnections,
+    TooManyWaiters,
+)  # fmt: skip
+"""Refusals that carry `Retry-After: 1`."""
 
 
 def problem(refusal: Refusal, *, body: bool = True) -> Response:
-    """The answer to a refused request; `body` is false for HEAD."""
-    headers = [(h.CONTENT_TYPE, b"application/problem+json"), h.NO_STORE, *_owed(refusal)]
+    """The response to a refused request; `body` is false for HEAD."""
+    headers = [(h.CONTENT_TYPE, b"application/problem+json"), h.NO_STORE, *_headers(refusal)]
     response = Response(refusal.status, headers)
     response.code = refusal.code
-    if not body:
-        return response
-    content = {
-        "type": f"urn:tailrace:problem:{refusal.code}",
-        "title": refusal.title,
-        "status": refusal.status,
-        "detail": refusal.detail,
-        "code": refusal.code,
-    }
-    # A detail may quote what the client sent; what is not UTF-8 in it is replaced.
-    content["detail"] = refusal.detail.encode("utf-8", "replace").decode()
-    response.body = msgspec.json.encode(content)
+    if body:
+        content = {
+            "type": f"urn:tailrace:problem:{refusal.code}",
+            "title": refusal.title,
+            "status": refusal.status,
+            # A detail may quote bytes of the client that are not UTF-8: replace them.
+            "detail": refusal.detail.encode("utf-8", "replace").decode(),
+            "code": refusal.code,
+        }
+        response.body = msgspec.json.encode(content)
     return response
 
 
-def _owed(refusal: Refusal) -> list[tuple[bytes, bytes]]:
+def _headers(refusal: Refusal) -> list[tuple[bytes, bytes]]:
     match refusal:
         case StreamClosed():
-            # §5.2: closure is told by headers, so that nobody parses bodies.
-            owed = [(h.STREAM_CLOSED, h.TRUE), (h.STREAM_NEXT_OFFSET, refusal.tail.encode())]
+            # §5.2: closure is in headers, so that clients need not parse bodies.
+            headers = [(h.STREAM_CLOSED, h.TRUE), (h.STREAM_NEXT_OFFSET, refusal.tail.encode())]
             if refusal.epoch is not None:
-                owed.append((h.PRODUCER_EPOCH, b"%d" % refusal.epoch))
-                owed.append((h.PRODUCER_SEQ, b"%d" % (refusal.last_seq or 0)))
-            return owed
+                headers.append((h.PRODUCER_EPOCH, b"%d" % refusal.epoch))
+                headers.append((h.PRODUCER_SEQ, b"%d" % (refusal.last_seq or 0)))
+            return headers
         case ProducerFenced():
             return [(h.PRODUCER_EPOCH, b"%d" % refusal.epoch)]
         case ProducerGap():
@@ -65,15 +69,11 @@ def _owed(refusal: Refusal) -> list[tuple[bytes, bytes]]:
         case Unauthenticated():
             return [(h.WWW_AUTHENTICATE, _CHALLENGE)]
         case CredentialsRefused():
-            # RFC 6750 §3: what is wrong with them. A reason is our own words, without quotes.
-            why = b'%b, error="invalid_token", error_description="%b"'
-            return [(h.WWW_AUTHENTICATE, why % (_CHALLENGE, refusal.reason.encode()))]
-        case KeysNotReady():
-            return [(b"Retry-After", _RETRY_AFTER_S)]
+            # RFC 6750 §3. Every `reason` is a constant of ours without quotation marks.
+            value = b'%b, error="invalid_token", error_description="%b"'
+            return [(h.WWW_AUTHENTICATE, value % (_CHALLENGE, refusal.reason.encode()))]
         case RateLimited():
             return [(b"Retry-After", b"%d" % refusal.retry_after_s)]
-        case StorageFailed() | DiskFull() | NotReady() | TooManyConnections() | SnapshotNotStored():
-            return [(b"Retry-After", _RETRY_AFTER_S)]
-        case TooManyWaiters():
-            return [(b"Retry-After", _RETRY_AFTER_S)]
+        case _ if isinstance(refusal, _RETRY_SOON):
+            return [(b"Retry-After", b"1")]
     return []

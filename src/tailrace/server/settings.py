@@ -1,106 +1,138 @@
 """
-Settings: one table that flags, `TAILRACE_*` variables, the TOML file and the docs all come from.
+Settings: flags, `TAILRACE_*` variables, the TOML file and the docs come from one table.
 
-A flag wins over a variable, a variable over the file, the file over the default.
+A flag overrides a variable, a variable overrides the file, and the file overrides the default.
 """
 
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
-__all__ = ["ENV_PREFIX", "Settings", "SettingsError", "load_settings", "option_name"]
+import msgspec
+from msgspec import Meta
+
+from tailrace.exceptions import ExitCode, TailraceError
+from tailrace.server.config import choices, convert
+
+__all__ = [
+    "ENV_PREFIX", "AccessNotConfigured", "Setting", "Settings", "SettingsError", "load_settings",
+    "option_name", "settings_table",
+]  # fmt: skip
 
 ENV_PREFIX: Final = "TAILRACE_"
-_DATA_DIR: Final = Path("data")
-_SWITCHES: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+# In addition to those that msgspec converts.
+_BOOLEANS: Final = {"yes": True, "no": False}
+_S_MAX: Final = 1e9
 
 
-class SettingsError(Exception):
-    """A setting has a value that it cannot have; the message names it and says what it can be."""
+class SettingsError(TailraceError):
+    """A setting, or a file that it names, cannot be used; the text names it and says why."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
-def _setting(
-    default: Any,
-    help_text: str,
-    *,
-    choices: tuple[str, ...] = (),
-    low: float = 0,
-    metavar: str | None = None,
-) -> Any:
-    metadata = {"help": help_text, "choices": choices, "low": low, "metavar": metavar}
-    return field(default=default, metadata=metadata)
+    message = "{reason}"
+    exit_code = ExitCode.USAGE
+    reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Everything that can be set about a server, with its default."""
+class AccessNotConfigured(SettingsError):
+    """The server would listen on a network without access control (§10.1)."""
 
-    host: str = _setting("127.0.0.1", "Address to listen on.")
-    port: int = _setting(4437, "Port to listen on; 0 takes a free one.")
-    data_dir: Path = _setting(  # noqa: RUF009 - a field
-        _DATA_DIR, "Directory of the RocksDB engine.", metavar="DIR"
+    message = (
+        "--host {reason} can be reached from other machines, or is unknown to this one, and there "
+        "is no access control"
     )
-    engine: str = _setting(
-        "rocksdb",
-        "Where streams are kept: on disk, or in memory until the process ends.",
-        choices=("rocksdb", "memory"),
+    hint = (
+        "make a token with tailrace token new --file access.toml --name admin --grant '*:/', and "
+        "serve with --access access.toml; or serve every client with --insecure"
     )
-    ttl: str = _setting(
-        "creation",
-        "Stream-TTL counts from creation, or starts again with every read and write.",
-        choices=("creation", "sliding"),
-    )
-    chunk_bytes: int = _setting(
-        1 << 20, "An answer holds at most this much, or one message if that is larger.", low=1
-    )
-    body_bytes_max: int = _setting(64 << 20, "A larger request body is refused with 413.", low=1)
-    snapshot_bytes_max: int = _setting(1 << 30, "A larger snapshot is refused with 413.", low=1)
-    long_poll_s: float = _setting(30.0, "A long-poll with nothing new ends after this.", low=0.05)
-    sse_s: float = _setting(60.0, "An SSE connection ends after about this, §8.2.", low=0.05)
-    connections_max: int = _setting(
-        10_000, "Further connections are answered 503 and closed.", low=1
-    )
-    disk_reserve_bytes: int = _setting(
-        64 << 20, "Appends are answered 507 when less than this, or a tenth of the disk, is free."
-    )
-    access: str = _setting(
-        "", "File of tokens and of whose JWTs are taken; without one, everybody may do everything.",
-        metavar="FILE",
-    )  # fmt: skip
-    insecure: bool = _setting(
-        False, "Listen on other addresses than loopback though there is no access control."
-    )
-    tls_cert: str = _setting("", "Certificate chain (PEM): speak HTTPS alone.", metavar="FILE")
-    tls_key: str = _setting("", "Its private key (PEM), if it is in another file.", metavar="FILE")
-    limits: str = _setting(
-        "", "File of rate limits of clients, and of quotas of buckets.", metavar="FILE"
-    )
-    waiters_max: int = _setting(
-        10_000, "Readers that wait at once; a further one is answered 503.", low=1
-    )
-    trusted_proxies: str = _setting(
-        "", "Addresses or networks, with commas, whose X-Forwarded-For is believed."
-    )
-    metrics_buckets_max: int = _setting(
-        100, "How many buckets have metrics of their own; the others are summed up."
-    )
-    traces: bool = _setting(False, "Send a trace of each request, as the OTEL_* variables say.")
-    drain_s: float = _setting(10.0, "At SIGTERM, requests in flight get this long to finish.")
-    log_level: str = _setting(
-        "info", "Least severe log line to write.", choices=("debug", "info", "warning", "error")
-    )
-    log_format: str = _setting(
-        "auto",
-        "Log lines for people, or as JSON; auto looks whether stderr is a terminal.",
-        choices=("auto", "console", "json"),
-    )
+
+
+_Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+_Natural: TypeAlias = Annotated[int, Meta(ge=0)]
+_Seconds: TypeAlias = Annotated[float, Meta(ge=0.05, le=_S_MAX)]
+_File: TypeAlias = Annotated[str, Meta(extra={"metavar": "FILE"})]
+_Directory: TypeAlias = Annotated[Path, Meta(extra={"metavar": "DIR"})]
+_Engine: TypeAlias = Literal["rocksdb", "memory"]
+_Ttl: TypeAlias = Literal["creation", "sliding"]
+_LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+_LogFormat: TypeAlias = Literal["auto", "console", "json"]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings of a server: type, help text and default."""
+
+    # fmt: off
+    host: Annotated[str, "Address to listen on."] = "127.0.0.1"
+    port: Annotated[
+        int, Meta(ge=0, le=65_535), "Port to listen on; 0 selects a free one."] = 4437
+    data_dir: Annotated[_Directory, "Directory of the RocksDB engine."] = Path("data")
+    engine: Annotated[
+        _Engine, "Where streams are stored: on disk, or in memory until the process ends."
+    ] = "rocksdb"
+    ttl: Annotated[
+        _Ttl, "Stream-TTL counts from creation, or starts again with every read and write."
+    ] = "creation"
+    chunk_bytes: Annotated[
+        _Positive, "Maximum size of a response, unless a single message is larger."] = 1 << 20
+    body_bytes_max: Annotated[
+        _Positive, "A larger request body is rejected with 413."] = 64 << 20
+    snapshot_bytes_max: Annotated[
+        _Positive, "A larger snapshot is rejected with 413."] = 1 << 30
+    long_poll_s: Annotated[_Seconds, "A long-poll without new data ends after this time."] = 30.0
+    sse_s: Annotated[_Seconds, "An SSE connection ends after about this time, §8.2."] = 60.0
+    connections_max: Annotated[
+        _Positive, "Further connections get a 503 response and are closed."] = 10_000
+    disk_reserve_bytes: Annotated[
+        _Natural, "Appends get 507 when less than this, or a tenth of the disk, is free."
+    ] = 64 << 20
+    access: Annotated[
+        _File, "Access file: tokens, and the issuer of accepted JWTs. Without it, every client "
+        "has full access."] = ""
+    insecure: Annotated[
+        bool, "Listen on addresses other than loopback without access control."] = False
+    tls_cert: Annotated[_File, "Certificate chain (PEM): serve HTTPS only."] = ""
+    tls_key: Annotated[_File, "Private key (PEM), if it is not in the same file."] = ""
+    limits: Annotated[
+        _File, "Limits file: rate limits of clients, and quotas of buckets."] = ""
+    waiters_max: Annotated[
+        _Positive, "Maximum of concurrent waiting readers; further ones get 503."] = 10_000
+    trusted_proxies: Annotated[
+        str, "Addresses or networks, separated by commas, whose X-Forwarded-For is trusted."
+    ] = ""
+    metrics_buckets_max: Annotated[
+        _Natural, "Maximum of buckets with their own metrics; the others are summed up."] = 100
+    traces: Annotated[
+        bool, "Send a trace of each request, configured by the OTEL_* variables."] = False
+    drain_s: Annotated[
+        float, Meta(ge=0, le=_S_MAX), "Time for requests in flight to finish after SIGTERM."
+    ] = 10.0
+    log_level: Annotated[_LogLevel, "Minimum severity of log lines."] = "info"
+    log_format: Annotated[
+        _LogFormat, "Log lines as text or as JSON; auto means text if stderr is a terminal."
+    ] = "auto"
+    # fmt: on
+
+
+class Setting(NamedTuple):
+    """The description of one setting, for the command line and the docs."""
+
+    name: str
+    default: Any
+    help: str
+    metavar: str
+
+
+def settings_table() -> list[Setting]:
+    """All settings, in the order of their declaration."""
+    table = []
+    for item in msgspec.structs.fields(Settings):
+        annotations = get_args(item.type)
+        (text,) = (arg for arg in annotations if isinstance(arg, str))
+        named = [arg.extra["metavar"] for arg in annotations if getattr(arg, "extra", None)]
+        metavar = "|".join(choices(item.type)) or type(item.default).__name__.upper()
+        table.append(Setting(item.name, item.default, text, *named or [metavar]))
+    return table
 
 
 def option_name(name: str) -> str:
@@ -114,61 +146,44 @@ def load_settings(
     file: Path | None = None,
 ) -> Settings:
     """
-    Put the settings together from all their places.
+    Merge flags, environment variables, the file and the defaults.
 
     Raises:
-        SettingsError: A value is not of its kind, or the file names a setting that does not exist.
+        SettingsError: A value is invalid, or the file has an unknown setting.
     """
     environ = os.environ if environ is None else environ
-    values: dict[str, Any] = dict(_from_file(file)) if file is not None else {}
-    known = {item.name: item for item in fields(Settings)}
-    for name in values:
-        if name not in known:
-            raise SettingsError(f"{file}: unknown setting {name!r}; known: {', '.join(known)}")
-    for name in known:
+    values = _from_file(file) if file is not None else {}
+    for name in Settings.__struct_fields__:
         variable = environ.get(ENV_PREFIX + name.upper())
         if variable is not None:
             values[name] = variable
         if flags is not None and flags.get(name) is not None:
             values[name] = flags[name]
-    return Settings(**{name: _convert(known[name], value) for name, value in values.items()})
+    return _convert(values)
 
 
 def _from_file(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text())
+        values = tomllib.loads(file.read_text())
     except FileNotFoundError:
         raise SettingsError(f"{file}: no such file") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise SettingsError(f"{file}: {error}") from None
+    _convert(values, f"{file}: ")
+    return values
 
 
-def _convert(item: Any, value: Any) -> Any:
-    name = option_name(item.name)
-    kind = type(item.default)
-    if kind is bool:
-        return _switch(name, value)
-    choices = item.metadata["choices"]
+def _convert(values: Mapping[str, Any], source: str = "") -> Settings:
+    values = dict(values)
+    for item in msgspec.structs.fields(Settings):
+        if isinstance(item.default, bool) and isinstance(word := values.get(item.name), str):
+            values[item.name] = _BOOLEANS.get(word.lower(), word)
     try:
-        # bool is an int in Python, and `port = true` a mistake.
-        if isinstance(value, bool):
-            raise ValueError
-        converted: Any = kind(value)
-    except (TypeError, ValueError):
-        wanted = "a whole number" if kind is int else "a number"
-        raise SettingsError(f"{name} must be {wanted}, not {value!r}") from None
-    if choices and converted not in choices:
-        raise SettingsError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
-    if kind in (int, float) and not item.metadata["low"] <= converted < float("inf"):
-        raise SettingsError(f"{name} must be at least {item.metadata['low']}, not {value!r}")
-    if item.name == "port" and converted > 65_535:
-        raise SettingsError(f"{name} must be at most 65535, not {value!r}")
-    return converted
+        # Not strict: flags and variables are text.
+        return convert(values, Settings, strict=False, dec_hook=_custom_type, top_level=option_name)
+    except ValueError as error:
+        raise SettingsError(f"{source}{error}") from None
 
 
-def _switch(name: str, value: Any) -> bool:
-    """A setting that is on or off: a truth value of TOML, or a word of a variable."""
-    switched = value if isinstance(value, bool) else _SWITCHES.get(str(value).lower())
-    if switched is None:
-        raise SettingsError(f"{name} must be true or false, not {value!r}")
-    return switched
+def _custom_type(type_: type, value: Any) -> Any:
+    return type_(value)

@@ -1,22 +1,24 @@
 """
-TLS (§10.8): a certificate and its key, which may be replaced while the server runs.
+TLS (§10.8): a certificate and its key, which can be replaced while the server runs.
 
-Connections keep what they were opened with; new ones get what is in the files since the last
-reload. A pair that does not fit changes nothing.
+Open connections keep their certificate; new ones get the certificate of the last reload. A reload
+of an invalid pair changes nothing.
 """
 
 import ssl
 from pathlib import Path
 
+from tailrace.server.settings import SettingsError
+
 __all__ = ["Tls", "TlsInvalid"]
 
 
-class TlsInvalid(Exception):
-    """The certificate or its key cannot be used; the message says which file and why."""
+class TlsInvalid(SettingsError):
+    """The certificate or its key cannot be used; the text names the file and says why."""
 
 
 class Tls:
-    """What new connections are greeted with."""
+    """The certificate of new connections."""
 
     def __init__(self, certificate: str, key: str = "") -> None:
         """
@@ -28,16 +30,16 @@ class Tls:
         self._certificate = Path(certificate)
         self._key = Path(key) if key else self._certificate
         self.context = self._load()
-        """For connections that come from now on."""
+        """For new connections."""
 
     def reload(self) -> None:
         """
-        Read the files anew.
+        Read the files again.
 
         Raises:
-            TlsInvalid: As before; then nothing has changed.
+            TlsInvalid: They cannot be used; nothing is changed.
         """
-        # Another one, and not the same with another pair: that would keep the old pair beside it.
+        # A new context: an existing one would keep the old pair beside the new one.
         self.context = self._load()
 
     def _load(self) -> ssl.SSLContext:
@@ -48,7 +50,7 @@ class Tls:
             if not file.is_file():
                 raise TlsInvalid(f"{file}: no such file (--tls-cert, --tls-key)")
         try:
-            # A key with a pass phrase would ask for it on the terminal, and wait.
+            # Without this, a key with a pass phrase would prompt on the terminal.
             context.load_cert_chain(self._certificate, self._key, password=_no_pass_phrase)
         except (OSError, ValueError) as error:
             raise TlsInvalid(
@@ -59,4 +61,4 @@ class Tls:
 
 
 def _no_pass_phrase() -> str:
-    raise ValueError("the key has a pass phrase; the server needs one without")
+    raise ValueError("the key has a pass phrase: the server needs a key without one")

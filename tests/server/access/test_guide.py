@@ -1,4 +1,4 @@
-"""docs/guides/access.md does what it says: its examples run in their order, its tables are true."""
+"""docs/guides/access.md: its examples run in order, and its tables match the code."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tailrace.server.guard.access import Operation
-from tailrace.server.guard.access.file import parse_access_file
+from tailrace.server.guard.access.access_file import parse_access_file
 from tailrace.server.guard.access.grants import parse_grant
 from tests.docs.test_docs import ADDRESS, RUNNERS, doc, examples
 from tests.support.server import ServerProcess
@@ -19,8 +21,9 @@ from tests.support.streams import wait_until
 PAGE = "docs/guides/access.md"
 
 
-def test_every_example_prints_what_it_says(tmp_path: Path) -> None:
-    """`tailrace serve` is started where the page starts it, and reloaded where it is told to be."""
+@pytest.mark.slow
+def test_every_example_prints_its_output(tmp_path: Path) -> None:
+    """The server is started and reloaded at the points where the page does so."""
     blocks = examples(PAGE)
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     options = ("--engine", "memory", "--access", str(tmp_path / "access.toml"))
@@ -58,19 +61,19 @@ def reload(server: ServerProcess) -> None:
     wait_until("reloaded", lambda: any("reloaded" in line for line in server.log[before:]))
 
 
-def test_every_example_of_the_file_is_one(tmp_path: Path) -> None:
+def test_every_example_of_an_access_file_parses(tmp_path: Path) -> None:
     found = [text for language, text in examples(PAGE) if language == "toml"]
     for text in found:
         parse_access_file(text, tmp_path / "access.toml")
     assert len(found) == 2
 
 
-def test_the_tables_have_every_operation_and_only_places(tmp_path: Path) -> None:
+def test_the_tables_list_every_operation_and_only_valid_locations(tmp_path: Path) -> None:
     section = doc(PAGE).split("## Grants")[1].split("## Browsers")[0]
     cells = [row.split(" | ")[0] for row in re.findall(r"^\| (`.*)", section, re.MULTILINE)]
     named = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
     assert [name for name in named if not name.startswith("/")] == [*Operation, "*"]
-    places = [name for name in named if name.startswith("/")]
-    assert len(places) > 8
-    for place in places:
-        parse_grant(f"read:{place}")
+    locations = [name for name in named if name.startswith("/")]
+    assert len(locations) > 8
+    for location in locations:
+        parse_grant(f"read:{location}")

@@ -1,4 +1,4 @@
-"""Who a request comes from: every way to send credentials, and every way in which they are bad."""
+"""The principal of a request: every form of credentials, and every way they can be invalid."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.server.guard.access import Access, Operation, access, admit
+from tailrace.server.guard.access import Access, Operation, admit
 from tailrace.server.guard.access.credentials import CREDENTIAL_BYTES_MAX
 from tailrace.server.guard.access.errors import (
     CredentialsRefused,
@@ -20,7 +20,9 @@ from tailrace.server.message import Request
 from tailrace.server.problem import problem
 from tailrace.server.routing.routes import OWN, ROUTES, UI
 from tailrace.server.routing.target import resolve
-from tests.server.access.making import AccessToml, asking, basic, bearer
+from tests.server.access.samples import AccessToml, asking, basic, bearer
+
+MODULE = "tailrace.server.guard.access.access"
 
 
 @pytest.fixture
@@ -34,11 +36,11 @@ def token(toml: AccessToml) -> str:
 
 
 @pytest.fixture
-def known(toml: AccessToml, token: str) -> Access:
+def access(toml: AccessToml, token: str) -> Access:
     return toml.load()
 
 
-def test_a_token_comes_as_bearer_basic_or_in_the_query(known: Access, token: str) -> None:
+def test_a_token_comes_as_bearer_basic_or_in_the_query(access: Access, token: str) -> None:
     id_ = "token:" + token.split("_")[1]
     for request in (
         asking("POST", headers=bearer(token)),
@@ -49,22 +51,22 @@ def test_a_token_comes_as_bearer_basic_or_in_the_query(known: Access, token: str
         asking("HEAD", query=f"offset=-1&access_token={token}&live=sse"),
         asking("GET", query="access_token=" + "".join(f"%{ord(char):02x}" for char in token)),
     ):
-        assert known.identify(request).id == id_
+        assert access.identify(request).id == id_
 
 
-def test_a_token_in_the_query_may_read_and_nothing_else(known: Access, token: str) -> None:
+def test_a_token_in_the_query_may_read_and_nothing_else(access: Access, token: str) -> None:
     query = f"access_token={token}"
-    principal = known.identify(asking(query=query))
+    principal = access.identify(asking(query=query))
     assert [each for each in Operation if principal.may(each, b"chat-rooms\0a")] == ["read"]
-    # The one does not turn into the other by way of the cache.
-    assert known.identify(asking(headers=bearer(token))).may(Operation.APPEND, b"chat-rooms\0a")
-    assert not known.identify(asking(query=query)).may(Operation.APPEND, b"chat-rooms\0a")
+    # They are cached apart.
+    assert access.identify(asking(headers=bearer(token))).may(Operation.APPEND, b"chat-rooms\0a")
+    assert not access.identify(asking(query=query)).may(Operation.APPEND, b"chat-rooms\0a")
     for method in ("POST", "PUT", "DELETE"):
         with pytest.raises(CredentialsRefused):
-            known.identify(asking(method, query=query))
+            access.identify(asking(method, query=query))
 
 
-def test_credentials_in_two_places_are_refused(known: Access, token: str) -> None:
+def test_repeated_credentials_are_rejected(access: Access, token: str) -> None:
     twice = asking(headers={b"authorization": f"Bearer {token}, Bearer {token}".encode()})
     twice.repeated = frozenset({b"authorization"})
     for request in (
@@ -74,15 +76,15 @@ def test_credentials_in_two_places_are_refused(known: Access, token: str) -> Non
         twice,
     ):
         with pytest.raises(CredentialsRepeated) as caught:
-            known.identify(request)
+            access.identify(request)
         assert token not in caught.value.detail
 
 
-def test_a_query_that_only_speaks_of_tokens_has_none(known: Access, token: str) -> None:
+def test_only_the_exact_parameter_name_is_a_credential(access: Access, token: str) -> None:
     for query in ("prefix=access_token", "my_access_token=a", "access_tokens=a"):
         with pytest.raises(Unauthenticated):
-            known.identify(asking(query=query))
-        assert known.identify(asking(headers=bearer(token), query=query)).id != "anonymous"
+            access.identify(asking(query=query))
+        assert access.identify(asking(headers=bearer(token), query=query)).id != "anonymous"
 
 
 def bad_tokens(token: str, other: str) -> dict[str, str]:
@@ -94,8 +96,8 @@ def bad_tokens(token: str, other: str) -> dict[str, str]:
         "the id alone": f"trt_{id_}_",
         "no secret": f"trt_{id_}",
         "the secret alone": secret,
-        "without its beginning": f"{id_}_{secret}",
-        "another beginning": f"TRT_{id_}_{secret}",
+        "without its prefix": f"{id_}_{secret}",
+        "another prefix": f"TRT_{id_}_{secret}",
         "the secret of one, the id of another": f"trt_{other.split('_')[1]}_{secret}",
         "upper case id": f"trt_{id_.upper()}_{secret}",
         "an empty id": f"trt__{secret}",
@@ -110,134 +112,129 @@ def bad_tokens(token: str, other: str) -> dict[str, str]:
     }
 
 
-KINDS = list(bad_tokens("trt_a_b", "trt_c_d"))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_bad_token_is_refused_wherever_it_stands(toml: AccessToml, token: str, kind: str) -> None:
-    bad = bad_tokens(token, toml.token("read:/chat-rooms"))[kind]
-    # Rule 3: nor does it fall back to what anybody may do.
+def test_an_invalid_token_is_rejected_in_every_form(toml: AccessToml, token: str) -> None:
+    other = toml.token("read:/chat-rooms")
+    # Rule 3: nor does an invalid token get the anonymous grants.
     toml.put("anonymous", '[anonymous]\ngrants = ["*:/"]')
-    known = toml.load()
-    quoted = "".join(f"%{byte:02x}" for byte in bad.encode())
-    for request in (
-        asking(headers=bearer(bad)),
-        asking(headers=basic(bad)),
-        asking(query=f"access_token={quoted}"),
-    ):
-        with pytest.raises(CredentialsRefused) as caught:
-            known.identify(request)
-        answer = problem(caught.value)
-        (challenge,) = [value for name, value in answer.headers if name == b"WWW-Authenticate"]
-        assert challenge.startswith(b'Bearer realm="tailrace", error="invalid_token", ')
-        if len(bad) > 10:
-            assert bad.encode() not in answer.body + challenge
+    access = toml.load()
+    for bad in bad_tokens(token, other).values():
+        quoted = "".join(f"%{byte:02x}" for byte in bad.encode())
+        for request in (
+            asking(headers=bearer(bad)),
+            asking(headers=basic(bad)),
+            asking(query=f"access_token={quoted}"),
+        ):
+            with pytest.raises(CredentialsRefused) as caught:
+                access.identify(request)
+            response = problem(caught.value)
+            (challenge,) = [
+                value for name, value in response.headers if name == b"WWW-Authenticate"
+            ]
+            assert challenge.startswith(b'Bearer realm="tailrace", error="invalid_token", ')
+            if len(bad) > 10:
+                assert bad.encode() not in response.body + challenge
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
+def test_a_header_of_unknown_form_is_rejected(access: Access) -> None:
+    for header in (
         b"", b" ", b"Bearer", b"Bearer ", b"Basic", b"Basic ", b"Basic !!!", b"Basic YWJj",
         b"Basic =", b"Digest username=a", b"Negotiate abc", b"trt_a_b", b"Bearer\ttrt_a_b",
         b"\xff\xff \xff", b"Basic " + base64.b64encode(b"\xff:\xff\x00"), b"Bearer: trt_a_b",
-    ],
-)  # fmt: skip
-def test_a_header_of_no_known_form_is_refused(known: Access, header: bytes) -> None:
-    with pytest.raises(CredentialsRefused):
-        known.identify(asking(headers={b"authorization": header}))
+    ):  # fmt: skip
+        with pytest.raises(CredentialsRefused):
+            access.identify(asking(headers={b"authorization": header}))
 
 
-def test_unknown_and_wrong_are_told_in_the_same_words(known: Access, token: str) -> None:
-    told = set()
+def test_an_unknown_id_and_a_wrong_secret_get_the_same_response(access: Access, token: str) -> None:
+    details = set()
     for bad in (new_token()[1], token[:-1] + ("A" if token[-1] != "A" else "B"), "abc"):
         with pytest.raises(CredentialsRefused) as caught:
-            known.identify(asking(headers=bearer(bad)))
-        told.add(caught.value.detail)
-    assert len(told) == 1
+            access.identify(asking(headers=bearer(bad)))
+        details.add(caught.value.detail)
+    assert len(details) == 1
 
 
-def test_a_token_ends_at_its_time_also_in_the_cache(
-    toml: AccessToml, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cached_token_expires(toml: AccessToml, monkeypatch: pytest.MonkeyPatch) -> None:
     text = toml.token("read:/chat-rooms", expires="2040-01-01T00:00:00Z")
-    known = toml.load()
-    principal = known.identify(asking(headers=bearer(text)))
+    access = toml.load()
+    principal = access.identify(asking(headers=bearer(text)))
     assert principal.expires_at == 2_208_988_800_000
     now = principal.expires_at
-    monkeypatch.setattr(access, "_now_ms", lambda: now - 1)
-    assert known.identify(asking(headers=bearer(text))) is principal
-    assert known.is_valid(principal)
-    monkeypatch.setattr(access, "_now_ms", lambda: now)
+    monkeypatch.setattr(f"{MODULE}._now_ms", lambda: now - 1)
+    assert access.identify(asking(headers=bearer(text))) is principal
+    assert access.is_valid(principal)
+    monkeypatch.setattr(f"{MODULE}._now_ms", lambda: now)
     with pytest.raises(CredentialsRefused, match="expired"):
-        known.identify(asking(headers=bearer(text)))
-    assert not known.is_valid(principal)
+        access.identify(asking(headers=bearer(text)))
+    assert not access.is_valid(principal)
 
 
-@pytest.mark.parametrize("expires", ["2020-01-01T00:00:00Z", "2020-01-01T00:00:00", "2020-01-01"])
-def test_a_token_that_is_over_is_refused(toml: AccessToml, expires: str) -> None:
-    text = toml.token("read:/chat-rooms", expires=expires)
-    with pytest.raises(CredentialsRefused, match="expired"):
-        toml.load().identify(asking(headers=bearer(text)))
+def test_an_expired_token_is_rejected(toml: AccessToml) -> None:
+    for expires in ("2020-01-01T00:00:00Z", "2020-01-01T00:00:00", "2020-01-01"):
+        text = toml.token("read:/chat-rooms", expires=expires)
+        with pytest.raises(CredentialsRefused, match="expired"):
+            toml.load().identify(asking(headers=bearer(text)))
 
 
-def test_the_cache_is_bounded_and_keeps_who_comes_often(
+def test_the_cache_evicts_the_least_recently_used(
     toml: AccessToml, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     others = [toml.token("read:/chat-rooms") for _ in range(5)]
-    monkeypatch.setattr(access, "CACHED_COUNT_MAX", 3)
-    known = toml.load()
-    first = known.identify(asking(headers=bearer(token)))
+    monkeypatch.setattr(f"{MODULE}.CACHED_COUNT_MAX", 3)
+    access = toml.load()
+    first = access.identify(asking(headers=bearer(token)))
     for other in others:
-        known.identify(asking(headers=bearer(other)))
-        assert known.identify(asking(headers=bearer(token))) is first
-    assert len(known._cache) == 3
+        access.identify(asking(headers=bearer(other)))
+        assert access.identify(asking(headers=bearer(token))) is first
+    assert len(access._cache) == 3
 
 
-def test_what_is_refused_is_not_remembered(known: Access) -> None:
+def test_rejected_credentials_are_not_cached(access: Access) -> None:
     for _ in range(100):
         with pytest.raises(CredentialsRefused):
-            known.identify(asking(headers=bearer(new_token()[1])))
-    assert not known._cache
+            access.identify(asking(headers=bearer(new_token()[1])))
+    assert not access._cache
 
 
-def test_no_secret_is_kept(known: Access, token: str) -> None:
-    principal = known.identify(asking(headers=bearer(token)))
-    kept = repr((principal, principal.id, vars(known), vars(known._tokens), principal.basis))
+def test_no_secret_is_kept_in_memory(access: Access, token: str) -> None:
+    principal = access.identify(asking(headers=bearer(token)))
+    kept = repr((principal, principal.id, vars(access), vars(access._tokens), principal.basis))
     assert token.split("_", 2)[2] not in kept
 
 
-def test_without_credentials_what_is_missing_are_credentials(toml: AccessToml) -> None:
-    """401, also where some things are open to all: with a token it may be another matter."""
+def test_a_request_without_credentials_gets_401_not_403(toml: AccessToml) -> None:
+    """Also if there are anonymous grants: with credentials the request may be allowed."""
     toml.put("anonymous", '[anonymous]\ngrants = ["read:/chat-rooms"]')
-    known = toml.load()
+    access = toml.load()
     target = resolve(b"/chat-rooms/general")
-    assert admit(known, asking("GET"), target).id == "anonymous"
+    assert admit(access, asking("GET"), target).id == "anonymous"
     with pytest.raises(Unauthenticated) as caught:
-        admit(known, asking("POST"), target)
-    answer = problem(caught.value)
-    assert (b"WWW-Authenticate", b'Bearer realm="tailrace"') in answer.headers
+        admit(access, asking("POST"), target)
+    response = problem(caught.value)
+    assert (b"WWW-Authenticate", b'Bearer realm="tailrace"') in response.headers
 
 
-def test_what_was_missing_is_said_in_the_principals_own_words(toml: AccessToml) -> None:
+def test_forbidden_names_the_principal_the_operation_and_the_resource(toml: AccessToml) -> None:
     text = toml.token("read:/chat-rooms")
-    known = toml.load()
+    access = toml.load()
     id_ = text.split("_")[1]
 
-    def told(request: Request) -> str:
+    def detail(request: Request) -> str:
         with pytest.raises(Forbidden) as caught:
-            admit(known, request, resolve(request.path))
+            admit(access, request, resolve(request.path))
         return caught.value.detail
 
-    say = f"token:{id_} has no grant of"
+    start = f"token:{id_} has no grant of"
     headers = bearer(text)
-    assert told(asking("POST", headers=headers)) == (
-        f"{say} append on the stream /chat-rooms/general"
+    assert detail(asking("POST", headers=headers)) == (
+        f"{start} append on the stream /chat-rooms/general"
     )
     assert (
-        told(asking("PUT", "/other-rooms", headers)) == f"{say} create on the bucket /other-rooms"
+        detail(asking("PUT", "/other-rooms", headers))
+        == f"{start} create on the bucket /other-rooms"
     )
-    assert told(asking("GET", "/-/metrics", headers)) == f"{say} admin on the route /-/metrics"
-    long = told(asking("GET", "/v1/stream/" + "a" * 1000, headers))
+    assert detail(asking("GET", "/-/metrics", headers)) == f"{start} admin on the route /-/metrics"
+    long = detail(asking("GET", "/v1/stream/" + "a" * 1000, headers))
     assert len(long) < 300
 
 
@@ -250,7 +247,7 @@ def test_every_endpoint_needs_an_operation_but_the_open_routes() -> None:
         assert "OPTIONS" not in route.endpoints
 
 
-def test_a_listing_needs_the_bucket_or_a_prefix_within_what_is_granted(toml: AccessToml) -> None:
+def test_a_listing_needs_the_bucket_or_a_granted_prefix(toml: AccessToml) -> None:
     target = resolve(b"/chat-rooms/streams")
 
     def listed(grant: str, query: str) -> bool:
@@ -270,7 +267,7 @@ def test_a_listing_needs_the_bucket_or_a_prefix_within_what_is_granted(toml: Acc
     assert not listed("read:/chat-rooms/user-*", "")
     assert not listed("read:/chat-rooms/user-*", "prefix=user")
     assert not listed("read:/chat-rooms/user-*", "prefix=other")
-    # All that begins like one stream is more than that one stream.
+    # A prefix covers more than the one stream.
     assert not listed("read:/chat-rooms/user-42", "prefix=user-42")
     assert not listed("append:/chat-rooms", "")
     assert not listed("read:/chat-room2", "")

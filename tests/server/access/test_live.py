@@ -1,7 +1,7 @@
 """
-What goes on while access changes: SIGHUP, tokens that end, readers that wait.
+Changes of access while a server runs: SIGHUP, expiring tokens, waiting readers.
 
-Method: a real server, its file changed under it, and readers on connections that stay open.
+Method: a real server, whose access file changes, with readers on open connections.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.access.making import AccessToml, Signer, jwks, jwt_table
+from tests.server.access.samples import AccessToml, Signer, jwks, jwt_table
 from tests.support.http import Response
 from tests.support.server import ServerProcess
 from tests.support.streams import Api, text_of, wait_until
@@ -46,10 +46,10 @@ class Running:
         assert self.api.request("PUT", ROOM, auth(self.admin)).status == 201
         return self.api
 
-    def reload(self, said: str = "reloaded") -> None:
+    def reload(self) -> None:
         before = len(self.server.log)
         kill(self.server.pid, signal.SIGHUP)
-        wait_until(said, lambda: any(said in line for line in self.server.log[before:]))
+        wait_until("reloaded", lambda: any("reloaded" in line for line in self.server.log[before:]))
 
     def append(self, data: bytes) -> Response:
         assert self.api is not None
@@ -65,7 +65,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
     made.server.kill()
 
 
-def test_a_reload_lets_in_and_keeps_out_and_drops_no_connection(running: Running) -> None:
+def test_a_reload_applies_to_open_connections_and_drops_none(running: Running) -> None:
     kept, gone = (running.toml.token("read:/v1/stream/room") for _ in range(2))
     api = running.start()
     with (
@@ -82,7 +82,7 @@ def test_a_reload_lets_in_and_keeps_out_and_drops_no_connection(running: Running
         assert of_new.request("GET", ROOM, auth(new)).status == 401
         running.toml.remove(gone)
         running.reload()
-        # Both of those who waited with it are told that there is nothing more for them.
+        # Both waiting readers of the revoked token end.
         assert of_gone.read_response().status == 204
         assert text_of(list(revoked)) == ""
         assert of_kept.request("GET", ROOM, auth(kept)).status == 200
@@ -92,19 +92,21 @@ def test_a_reload_lets_in_and_keeps_out_and_drops_no_connection(running: Running
         assert reading.next().data == "after"
 
 
-def test_a_file_with_a_mistake_in_it_changes_nothing(running: Running) -> None:
+def test_an_invalid_file_changes_nothing(running: Running) -> None:
     running.start()
     running.toml.put("mistake", "[[token]]\nid = 1")
-    running.reload("access is unchanged")
+    running.reload()
+    errors = [item["error"] for item in running.server.events() if item["level"] == "error"]
+    assert ["[[token]] number 2: id must be text" in error for error in errors] == [True]
     assert running.append(b"x").status == 204
 
 
-def test_a_token_that_ends_ends_its_readers(running: Running) -> None:
-    """Not at the end of their minute, and whoever comes again is refused."""
+def test_an_expiring_token_ends_its_readers(running: Running) -> None:
+    """They end at the expiry, not after their maximum time, and cannot come back."""
     api = running.start()
-    # So short a life may be over before its reader is there, on a machine with much to do.
-    for life_s in (1, 5, 25):
-        end = datetime.now(UTC) + timedelta(seconds=life_s)
+    # On a busy machine, a short-lived token may expire before its reader is connected.
+    for lifetime_s in (1, 5, 25):
+        end = datetime.now(UTC) + timedelta(seconds=lifetime_s)
         short = running.toml.token("read:/v1/stream/room", expires=end.isoformat())
         running.reload()
         query = f"offset=now&live=long-poll&access_token={short}"
@@ -120,7 +122,7 @@ def test_a_token_that_ends_ends_its_readers(running: Running) -> None:
             assert refused.status == 401
             assert "expired" in refused.headers["www-authenticate"]
             return
-    raise AssertionError("no reader was there in time")
+    raise AssertionError("no reader connected in time")
 
 
 def test_a_withdrawn_key_ends_readers_of_its_jwts(running: Running) -> None:
@@ -141,8 +143,8 @@ def test_a_withdrawn_key_ends_readers_of_its_jwts(running: Running) -> None:
     assert api.request("GET", ROOM, auth(tokens[0])).status == 401
 
 
-def test_no_token_is_in_a_log_or_in_an_address(running: Running) -> None:
-    """Good or bad, in a header or in a query, on reads, writes and what fails."""
+def test_no_token_is_in_a_log_or_a_response(running: Running) -> None:
+    """Valid or not, in a header or a query, for reads, writes and errors."""
     api, token = running.start(), running.admin
     bad = token[:-4] + "AAAA"
     sent = [token, bad]
@@ -165,8 +167,8 @@ def test_no_token_is_in_a_log_or_in_an_address(running: Running) -> None:
         assert each.split("_", 2)[2] not in log
 
 
-def test_a_large_snapshot_is_refused_before_it_is_sent(running: Running) -> None:
-    """Whoever may not publish, need not: the answer comes in place of 100 Continue."""
+def test_a_snapshot_without_a_grant_is_rejected_before_its_body(running: Running) -> None:
+    """The response comes instead of 100 Continue."""
     reader = running.toml.token("read:/chat-rooms")
     api = running.start()
     headers = {"Content-Length": str(1 << 29), "Expect": "100-continue", **auth(reader)}
@@ -177,14 +179,14 @@ def test_a_large_snapshot_is_refused_before_it_is_sent(running: Running) -> None
         assert not response.interim
 
 
-def test_a_server_whose_file_is_missing_or_wrong_does_not_start(tmp_path: Path) -> None:
+def test_a_server_with_a_missing_or_invalid_file_does_not_start(tmp_path: Path) -> None:
     file = tmp_path / "access.toml"
     args = [sys.executable, "-m", "tailrace", "serve", "--engine", "memory", "--port", "0"]
-    for text, said in ((None, f"tailrace token new --file {file}"), ("[[token]]", "number 1: id")):
+    for text, error in ((None, f"tailrace token new --file {file}"), ("[[token]]", "number 1: id")):
         if text is not None:
             file.write_text(text)
         done = subprocess.run(
             [*args, "--access", str(file)], capture_output=True, text=True, timeout=60
         )
         assert done.returncode == 2
-        assert said in done.stderr
+        assert error in done.stderr

@@ -1,1 +1,1 @@
-"""Limits of clients, quotas of buckets, places for waiters: on their own, and served."""
+"""Limits of clients, quotas of buckets, shares of waiting readers: as units, and over HTTP."""

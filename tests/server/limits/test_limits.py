@@ -1,4 +1,4 @@
-"""`Limits` itself, by a clock that stands still: who is refused what, and what a reload changes."""
+"""`Limits` with a manual clock: rejections, and the effects of a reload."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +9,7 @@ from tailrace.protocol.bucket import BucketState, Growth
 from tailrace.protocol.errors import Refusal
 from tailrace.server.guard.forwarded import TrustedProxies
 from tailrace.server.guard.limits import Limits, LimitsFileInvalid
+from tailrace.server.guard.limits.accounts import ACCOUNTS_MAX, Accounts
 from tailrace.server.guard.limits.errors import (
     AppendRateExceeded,
     BucketBytesExceeded,
@@ -18,8 +19,7 @@ from tailrace.server.guard.limits.errors import (
     RequestRateExceeded,
     TooManyWaiters,
 )
-from tailrace.server.guard.limits.file import NO_LIMITS, load_rules
-from tailrace.server.guard.limits.known import KNOWN_MAX, Known
+from tailrace.server.guard.limits.limits_file import NO_LIMITS, load_rules
 from tailrace.server.problem import problem
 from tailrace.server.settings import Settings
 
@@ -65,40 +65,40 @@ def refused(call: Callable[..., None], *args: object) -> Refusal | None:
     return None
 
 
-def test_requests_and_bytes_are_limited_apart(make: Make, clock: Clock) -> None:
+def test_requests_and_bytes_are_limited_separately(make: Make, clock: Clock) -> None:
     limits = make("[client]\nrequests_per_s = 1\nrequests_burst = 2\nappend_bytes_per_s = 10")
-    limits.request("token:a")
-    limits.appended("token:a", 10)
-    limits.request("token:a")
+    limits.count_request("token:a")
+    limits.count_append("token:a", 10)
+    limits.count_request("token:a")
     with pytest.raises(RequestRateExceeded) as requests:
-        limits.request("token:a")
+        limits.count_request("token:a")
     with pytest.raises(AppendRateExceeded) as size:
-        limits.appended("token:a", 10)
+        limits.count_append("token:a", 10)
     assert (requests.value.retry_after_s, size.value.retry_after_s) == (1, 1)
     assert {requests.value.code, size.value.code} == {
         "request-rate-exceeded", "append-rate-exceeded",
     }  # fmt: skip
     clock.now += S
-    limits.request("token:a")
-    limits.appended("token:a", 10)
+    limits.count_request("token:a")
+    limits.count_append("token:a", 10)
 
 
-def test_clients_do_not_disturb_each_other(make: Make) -> None:
+def test_clients_are_limited_separately(make: Make) -> None:
     limits = make("[client]\nrequests_per_s = 1")
     for client in ("token:a", "token:b", "jwt:a", "203.0.113.1", "203.0.113.2", "2001:db8::1"):
-        limits.request(client)
-        assert refused(limits.request, client) is not None
-    # The same /64, and the same address in another spelling.
-    assert refused(limits.request, "2001:db8::2") is not None
-    assert refused(limits.request, "2001:db8::/64") is not None
-    assert refused(limits.request, "::ffff:203.0.113.1") is not None
+        limits.count_request(client)
+        assert refused(limits.count_request, client) is not None
+    # The same /64, and another spelling of the same address.
+    assert refused(limits.count_request, "2001:db8::2") is not None
+    assert refused(limits.count_request, "2001:db8::/64") is not None
+    assert refused(limits.count_request, "::ffff:203.0.113.1") is not None
 
 
-def test_an_append_larger_than_the_burst_passes_and_is_waited_for(make: Make, clock: Clock) -> None:
+def test_an_append_larger_than_the_burst_passes_and_leaves_a_debt(make: Make, clock: Clock) -> None:
     limits = make("[client]\nappend_bytes_per_s = 10\nappend_bytes_burst = 20")
-    limits.appended("token:a", 100)
+    limits.count_append("token:a", 100)
     with pytest.raises(AppendRateExceeded) as caught:
-        limits.appended("token:a", 100)
+        limits.count_append("token:a", 100)
     assert caught.value.retry_after_s == 10
     with pytest.raises(AppendRateExceeded) as caught:
         limits.check_append("token:a", 1)
@@ -106,32 +106,32 @@ def test_an_append_larger_than_the_burst_passes_and_is_waited_for(make: Make, cl
     clock.now += 10 * S
     for _ in range(9):
         limits.check_append("token:a", 100)
-    limits.appended("token:a", 100)
-    limits.appended("token:a", 0)
+    limits.count_append("token:a", 100)
+    limits.count_append("token:a", 0)
 
 
-def test_the_header_says_when_it_will_pass(make: Make) -> None:
+def test_retry_after_is_the_time_of_the_refill(make: Make) -> None:
     limits = make("[client]\nrequests_per_s = 0.1")
-    limits.request("token:a")
-    refusal = refused(limits.request, "token:a")
+    limits.count_request("token:a")
+    refusal = refused(limits.count_request, "token:a")
     assert refusal is not None
-    answer = problem(refusal)
-    assert answer.status == 429
-    assert (b"Retry-After", b"10") in answer.headers
+    response = problem(refusal)
+    assert response.status == 429
+    assert (b"Retry-After", b"10") in response.headers
 
 
-def test_memory_is_bounded_whoever_comes(make: Make) -> None:
+def test_the_number_of_accounts_is_bounded(make: Make) -> None:
     limits = make("[client]\nrequests_per_s = 1")
-    assert limits._clients._count_max == KNOWN_MAX == 65_536
-    limits._clients = Known(1000)
+    assert limits._accounts._count_max == ACCOUNTS_MAX == 65_536
+    limits._accounts = Accounts(1000)
     for number in range(3000):
-        limits.request(f"2001:db8:0:{number:x}::1")
-    assert len(limits._clients) == 1000
-    # Those that were seen last are still known.
-    assert refused(limits.request, f"2001:db8:0:{2999:x}::2") is not None
+        limits.count_request(f"2001:db8:0:{number:x}::1")
+    assert len(limits._accounts) == 1000
+    # The most recent clients still have their accounts.
+    assert refused(limits.count_request, f"2001:db8:0:{2999:x}::2") is not None
 
 
-def test_a_client_has_as_many_waiters_as_the_file_says(make: Make) -> None:
+def test_the_file_limits_the_waiters_of_a_client(make: Make) -> None:
     limits = make("[client]\nwaiters_max = 2\n[[exception]]\nmatch = 'token:b*'")
     limits.join("token:a")
     limits.join("token:a")
@@ -144,7 +144,7 @@ def test_a_client_has_as_many_waiters_as_the_file_says(make: Make) -> None:
     limits.join("token:a")
 
 
-def test_one_client_never_takes_all_waiters(make: Make) -> None:
+def test_no_client_takes_all_waiters(make: Make) -> None:
     limits = make("", waiters=90)
     for _ in range(80):
         limits.join("203.0.113.1")
@@ -171,27 +171,27 @@ def test_connections_are_shared_by_address_and_proxies_are_exempt(make: Make) ->
     assert not limits.connect("2001:db8::2")
 
 
-def test_a_reload_takes_new_rules_and_keeps_places(make: Make, tmp_path: Path) -> None:
+def test_a_reload_applies_new_rules_and_keeps_waiters(make: Make, tmp_path: Path) -> None:
     limits = make("[client]\nrequests_per_s = 1\nwaiters_max = 1")
-    limits.request("token:a")
+    limits.count_request("token:a")
     limits.join("token:a")
     path = tmp_path / "limits.toml"
     path.write_text("[client]\nrequests_per_s = 1\nrequests_burst = 3\nwaiters_max = 2")
     limits.reload()
     for _ in range(3):
-        limits.request("token:a")
-    assert refused(limits.request, "token:a") is not None
+        limits.count_request("token:a")
+    assert refused(limits.count_request, "token:a") is not None
     limits.join("token:a")
     assert refused(limits.join, "token:a") is not None
 
 
-def test_a_mistake_changes_nothing(make: Make, tmp_path: Path) -> None:
+def test_an_invalid_file_changes_nothing(make: Make, tmp_path: Path) -> None:
     limits = make("[client]\nrequests_per_s = 1\n[[bucket]]\nmatch = '*'\nstreams_max = 0")
-    limits.request("token:a")
+    limits.count_request("token:a")
     (tmp_path / "limits.toml").write_text("[client]\nrequests_per_s = 9\nfoo = 1")
     with pytest.raises(LimitsFileInvalid, match="foo"):
         limits.reload()
-    assert refused(limits.request, "token:a") is not None
+    assert refused(limits.count_request, "token:a") is not None
     assert refused(limits.quotas.check, b"chat", BucketState(1), Growth(1)) is not None
 
 
@@ -199,11 +199,11 @@ def test_without_a_file_nothing_is_limited_and_a_reload_does_nothing() -> None:
     limits = Limits.load(None, Settings(waiters_max=3, trusted_proxies="192.0.2.0/24"))
     limits.reload()
     for _ in range(1000):
-        limits.request("token:a")
-        limits.appended("token:a", 1 << 40)
+        limits.count_request("token:a")
+        limits.count_append("token:a", 1 << 40)
     assert not limits.quotas
     assert "192.0.2.9" in limits.proxies
-    assert limits.waiters.places == 3
+    assert limits.waiters.slots == 3
 
 
 QUOTAS = """
@@ -216,27 +216,22 @@ messages_burst = 3
 """
 
 
-@pytest.mark.parametrize(
-    ("state", "growth", "code"),
-    [
+def test_a_bucket_may_grow_up_to_its_quota(make: Make) -> None:
+    for state, growth, code in (
         (BucketState(1, 1, 90), Growth(0, 10), None),
         (BucketState(1, 1, 90), Growth(0, 11), "bucket-bytes-exceeded"),
         (BucketState(1, 1, 90), Growth(1, 10), None),
         (BucketState(1, 2, 0), Growth(1, 0), "bucket-streams-exceeded"),
         (BucketState(1, 2, 0), Growth(0, 1, 1), None),
-        # Over already, by an older rule: what adds nothing of its kind passes.
+        # The bucket exceeds a lowered quota: growth of another kind passes.
         (BucketState(1, 1, 900), Growth(1, 0), None),
         (BucketState(1, 9, 900), Growth(0, -1), None),
-    ],
-)
-def test_a_bucket_may_grow_as_far_as_its_quota(
-    make: Make, state: BucketState, growth: Growth, code: str | None
-) -> None:
-    refusal = refused(make(QUOTAS).quotas.check, b"chat-a", state, growth)
-    assert (None if refusal is None else refusal.code) == code
-    if refusal is not None:
-        assert refusal.status == 507
-    assert refused(make(QUOTAS).quotas.check, b"logs", state, growth) is None
+    ):
+        refusal = refused(make(QUOTAS).quotas.check, b"chat-a", state, growth)
+        assert (None if refusal is None else refusal.code) == code
+        if refusal is not None:
+            assert refusal.status == 507
+        assert refused(make(QUOTAS).quotas.check, b"logs", state, growth) is None
 
 
 def test_messages_of_a_bucket_have_a_rate(make: Make, clock: Clock) -> None:
@@ -255,7 +250,7 @@ def test_messages_of_a_bucket_have_a_rate(make: Make, clock: Clock) -> None:
     quotas.check(b"chat-b", state, one)
 
 
-def test_what_is_refused_for_its_size_costs_no_messages(make: Make) -> None:
+def test_an_append_rejected_for_its_size_costs_no_messages(make: Make) -> None:
     quotas = make(QUOTAS).quotas
     for _ in range(9):
         with pytest.raises(BucketBytesExceeded):
@@ -265,5 +260,5 @@ def test_what_is_refused_for_its_size_costs_no_messages(make: Make) -> None:
     quotas.check(b"chat-a", BucketState(1, 1, 0), Growth(0, 3, 3))
 
 
-def test_no_rules_are_no_quotas() -> None:
+def test_without_rules_there_are_no_quotas() -> None:
     assert not Limits(NO_LIMITS, waiters_max=1, connections_max=1).quotas

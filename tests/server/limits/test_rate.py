@@ -1,4 +1,4 @@
-"""Token buckets: never more than they say, and never shut for ever."""
+"""Token buckets: never more than the rate and the burst, and no client is locked out."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,14 +16,14 @@ TAKES = st.lists(st.tuples(GAPS, st.one_of(st.integers(1, 5), st.integers(1, 10*
 
 
 @given(per_s=PER_S, burst=BURSTS, takes=TAKES)
-def test_in_no_time_does_more_pass_than_the_rate_and_one_burst(
+def test_in_any_interval_at_most_the_rate_and_one_burst_pass(
     per_s: float, burst: int, takes: list[tuple[int, int]]
 ) -> None:
     """
     Rule 1, and rule 2 for what is larger than the burst.
 
-    Method: arbitrary takes at arbitrary moments; between any two of those that passed, the sum is
-    at most rate * time + burst, or + the largest take where one is larger than the burst.
+    Method: arbitrary takes at arbitrary times. Between any two that passed, the sum is at most
+    rate * time + burst, or + the largest take if that is larger than the burst.
     """
     rate = Rate.of(per_s, burst)
     per_s = rate.milli_per_s / 1000
@@ -40,15 +40,15 @@ def test_in_no_time_does_more_pass_than_the_rate_and_one_burst(
             total += count
             elapsed_ns = at - passed[first][0]
             largest = max(burst, *(item[1] for item in passed[first:]), 0)
-            # In whole numbers, exactly: a thousandth of a unit a second, a nanosecond.
+            # Exactly, in whole numbers of 0.001 units per second and of nanoseconds.
             assert total * 1000 * S <= elapsed_ns * rate.milli_per_s + largest * 1000 * S
 
 
 @given(per_s=PER_S, burst=BURSTS, takes=TAKES, count=st.integers(1, 10**9))
-def test_whoever_waits_as_long_as_it_is_told_passes(
+def test_a_client_that_waits_for_retry_after_passes(
     per_s: float, burst: int, takes: list[tuple[int, int]], count: int
 ) -> None:
-    """Rules 2 and 3: however much was taken before, and however large it is."""
+    """Rules 2 and 3, for any takes before and any size."""
     rate = Rate.of(per_s, burst)
     full_at, now = 0, 10**15
     for gap, taken in takes:
@@ -63,7 +63,7 @@ def test_whoever_waits_as_long_as_it_is_told_passes(
 def test_a_refusal_takes_nothing(
     per_s: float, burst: int, takes: list[tuple[int, int]], count: int
 ) -> None:
-    """Whoever asks too often waits no longer for that."""
+    """Rejected requests do not prolong the wait."""
     rate = Rate.of(per_s, burst)
     full_at, now = 0, 10**15
     for gap, taken in takes:
@@ -73,7 +73,12 @@ def test_a_refusal_takes_nothing(
     assert wait_ns == 0 or after == full_at
 
 
-def test_a_burst_passes_at_once_and_then_one_after_the_other() -> None:
+def test_the_default_burst_is_one_second_of_units() -> None:
+    assert Rate.of(7.5) == Rate.of(7.5, 7)
+    assert Rate.of(0.5) == Rate.of(0.5, 1)
+
+
+def test_a_burst_passes_at_once_and_then_single_units() -> None:
     rate = Rate.of(2, 3)
     full_at, waits = 0, []
     for now in [0, 0, 0, 0, S // 2 - 1, S // 2, S // 2, S]:
@@ -82,7 +87,7 @@ def test_a_burst_passes_at_once_and_then_one_after_the_other() -> None:
     assert waits == [0, 0, 0, S // 2, 1, 0, S // 2, 0]
 
 
-def test_what_is_larger_than_the_burst_passes_and_is_waited_for() -> None:
+def test_a_take_larger_than_the_burst_passes_and_leaves_a_debt() -> None:
     """100 at a rate of 10 and a burst of 20: a debt of 80, so 8 s, and 0.1 s for the next one."""
     rate = Rate.of(10, 20)
     full_at, wait_ns = rate.take(0, 100, 5 * S)

@@ -1,15 +1,15 @@
 """
-Who a client is, by its address: the peer, or whom a trusted proxy names.
+The address of a client: the peer, or the client that a trusted proxy names.
 
-Rule 1: `X-Forwarded-For` is believed only of a peer that `--trusted-proxies` has, since anybody can
-send it. Each proxy adds whom it spoke with at the end, so the list is read from there: the last
-address that is not a trusted proxy is the client. What stands before it may be invented.
+Rule 1: `X-Forwarded-For` is trusted only from a peer of `--trusted-proxies`, since any client
+can send it. Each proxy appends the address of its peer, so the list is read from its end: the last
+address that is not a trusted proxy is the client. Addresses before it may be forged.
 
-Rule 2: what cannot be read counts as nothing, and the peer is the client.
+Rule 2: if the header cannot be parsed, the peer is the client.
 
-Rule 3: addresses have one form. IPv4 inside of IPv6 is IPv4; ports, brackets and scopes are left
-out. A client is counted by its IPv4 address or by the /64 of its IPv6 address, of which one
-customer has all.
+Rule 3: addresses are normalized. IPv4 inside of IPv6 becomes IPv4; ports, brackets and scopes are
+removed. A client is counted by its IPv4 address or by the /64 of its IPv6 address, since one
+customer usually has a whole /64.
 """
 
 from collections.abc import Iterable
@@ -24,25 +24,29 @@ from ipaddress import (
 )
 from typing import Final, TypeAlias
 
-__all__ = ["ProxiesInvalid", "TrustedProxies", "counted", "parse_address", "parse_network"]
+from tailrace.server.settings import SettingsError
+
+__all__ = ["ProxiesInvalid", "TrustedProxies", "client_key", "parse_address", "parse_network"]
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
 FORWARDED_COUNT_MAX: Final = 32
-"""So many addresses of a header are looked at, from its end."""
+"""At most this many addresses of a header are read, from its end."""
 ADDRESS_CHARS_MAX: Final = 64
-ADDRESSES_KEPT: Final = 4096
-"""So many are remembered in their one form: to make it takes longer than to look it up."""
+ADDRESSES_CACHED: Final = 4096
 CLIENT_PREFIX_BITS: Final = 64
 
 
-class ProxiesInvalid(ValueError):
-    """`--trusted-proxies` has something that is neither an address nor a network."""
+class ProxiesInvalid(SettingsError):
+    """`--trusted-proxies` has a value that is neither an address nor a network."""
+
+    message = "--trusted-proxies: {value!r} is neither an address nor a network ({reason})"
+    value: str
 
 
 def parse_address(text: str) -> Address | None:
-    """An address, with or without a port or brackets; nothing if it is none."""
+    """Parse an address, with or without a port or brackets; None if it is invalid."""
     text = text.strip().strip('"')
     if len(text) > ADDRESS_CHARS_MAX:
         return None
@@ -69,7 +73,7 @@ def _is_port(text: str) -> bool:
 
 def parse_network(text: str) -> Network:
     """
-    A network, or an address as the network of itself.
+    Parse a network, or an address as a network of one.
 
     Raises:
         ValueError: It is neither.
@@ -82,9 +86,9 @@ def parse_network(text: str) -> Network:
     return network
 
 
-@lru_cache(ADDRESSES_KEPT)
-def counted(client: str) -> str:
-    """What an address is counted under; whatever is no address, such as a principal, stays."""
+@lru_cache(ADDRESSES_CACHED)
+def client_key(client: str) -> str:
+    """The key that a client is counted by: a normalized address or network, or a principal."""
     address = parse_address(client)
     if isinstance(address, IPv6Address):
         rest = 128 - CLIENT_PREFIX_BITS
@@ -93,16 +97,16 @@ def counted(client: str) -> str:
 
 
 class TrustedProxies:
-    """Whose word about their clients is taken."""
+    """The proxies whose X-Forwarded-For is trusted."""
 
     def __init__(self, networks: Iterable[Network] = ()) -> None:
         self._networks = tuple(networks)
-        self._trusts = lru_cache(ADDRESSES_KEPT)(self._look_up)
+        self._is_trusted = lru_cache(ADDRESSES_CACHED)(self._look_up)
 
     @classmethod
     def parse(cls, text: str) -> "TrustedProxies":
         """
-        From addresses and networks with commas between them.
+        Parse addresses and networks that are separated by commas.
 
         Raises:
             ProxiesInvalid: One of them is neither.
@@ -112,23 +116,21 @@ class TrustedProxies:
             try:
                 networks.append(parse_network(part))
             except ValueError as error:
-                raise ProxiesInvalid(
-                    f"--trusted-proxies: {part!r} is neither an address nor a network ({error})"
-                ) from None
+                raise ProxiesInvalid(str(error), part) from None
         return cls(networks)
 
     def __bool__(self) -> bool:
         return bool(self._networks)
 
     def __contains__(self, address: str) -> bool:
-        return bool(self._networks) and self._trusts(address)
+        return bool(self._networks) and self._is_trusted(address)
 
     def _look_up(self, text: str) -> bool:
         address = parse_address(text)
         return address is not None and any(address in network for network in self._networks)
 
     def client(self, peer: str, forwarded: str) -> str:
-        """The address of whoever sent a request; `forwarded` is its X-Forwarded-For, or empty."""
+        """The address of a request's client; `forwarded` is its X-Forwarded-For, or empty."""
         if not forwarded or peer not in self:
             return peer
         for text in reversed(forwarded.rsplit(",", FORWARDED_COUNT_MAX)[-FORWARDED_COUNT_MAX:]):

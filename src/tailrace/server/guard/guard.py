@@ -38,11 +38,11 @@ class Guard:
             AccessFileInvalid, LimitsFileInvalid: A file cannot be read, or has a mistake.
             ProxiesInvalid: `--trusted-proxies` has a mistake.
         """
-        self.access = Access.load(Path(settings.access)) if settings.access else None
+        self.access = Access(Path(settings.access)) if settings.access else None
         self.limits = Limits.load(Path(settings.limits) if settings.limits else None, settings)
         self.guarded = self.access is not None or bool(settings.limits)
         if self.access is not None:
-            self.access.before_look = self._check_address
+            self.access.before_verify = self._check_address
 
     def check(self, request: Request) -> None:
         """
@@ -67,7 +67,7 @@ class Guard:
         Raises:
             RequestRateExceeded: Its address sent too many.
         """
-        self.limits.request(self._address(request))
+        self.limits.count_request(self._address(request))
 
     def check_length(self, request: Request) -> None:
         """
@@ -92,10 +92,10 @@ class Guard:
         if not route.rate_limited or request.method == "OPTIONS":
             return
         client = self.client(request)
-        self.limits.request(client)
+        self.limits.count_request(client)
         if route.content and request.method in _SENDING:
             size = len(request.body) if request.sink is None else request.sink.size
-            self.limits.appended(client, size)
+            self.limits.count_append(client, size)
 
     def _check_address(self, request: Request) -> None:
         """Verifying new credentials takes time: check the rate limit of the address first."""

@@ -1,12 +1,12 @@
 """
-Access control: who a request comes from, and what that one may do (§10.1, §10.2).
+Access control: the principal of a request, and its grants (§10.1, §10.2).
 
-    file -> tokens, jwts (keys) -> Access.identify(request) -> Principal
-    operations (what does this request need?) -> admit -> Principal.may <- grants
+    access_file -> tokens, jwt_verifier (jwks) -> Access.identify(request) -> Principal
+    routes (the operation that a request needs) -> admit -> Principal.may <- grants
 """
 
 from tailrace.server.guard.access.access import Access, admit
-from tailrace.server.guard.access.file import AccessFileInvalid
+from tailrace.server.guard.access.access_file import AccessFileInvalid
 from tailrace.server.guard.access.grants import Operation
 from tailrace.server.guard.access.principal import Principal
 

@@ -1,14 +1,14 @@
 """
-Who a request comes from, and whether that one may.
+The principal of a request, and whether it may make the request.
 
-Rule 1: `admit` runs before anything is looked up. What it answers depends on the file of access, on
-the credentials and on what the request names, and on nothing that is stored (§10.2).
+Rule 1: `admit` runs before any lookup of stored data. Its result depends on the access file, the
+credentials and the resource that the request names, not on whether that resource exists (§10.2).
 
-Rule 2: credentials are read and verified once and then found by their digest. What is found is
-still looked at for its end, each time; a reload, or other keys, start with an empty cache. So a
-request costs a hash and two look-ups, and no secret lies about in memory.
+Rule 2: verified credentials are cached by their digest. Expiry is checked at every use; a reload or
+a change of keys empties the cache. So a request costs a hash and two lookups, and no secret is kept
+in memory.
 
-Rule 3: bad credentials are never treated like none, even where none would do.
+Rule 3: invalid credentials are rejected even where none are needed.
 """
 
 import hashlib
@@ -16,13 +16,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
-from tailrace.server.guard.access.credentials import read_credentials, sent
+from tailrace.server.guard.access.access_file import load_access_file
+from tailrace.server.guard.access.credentials import find_credentials, parse_credentials
 from tailrace.server.guard.access.errors import CredentialsRefused, Forbidden, Unauthenticated
-from tailrace.server.guard.access.file import AccessFile, read_access_file
-from tailrace.server.guard.access.grants import Operation
-from tailrace.server.guard.access.jwts import JwtBasis, Jwts
+from tailrace.server.guard.access.grants import Operation, parse_grants
+from tailrace.server.guard.access.jwt_verifier import JwtBasis, JwtVerifier
 from tailrace.server.guard.access.principal import ANONYMOUS_ID, NOBODY, Principal
 from tailrace.server.guard.access.tokens import TOKEN_PREFIX, Token, Tokens
 from tailrace.server.message import Request
@@ -33,59 +33,54 @@ from tailrace.server.routing.target import Target
 __all__ = ["CACHED_COUNT_MAX", "Access", "admit"]
 
 CACHED_COUNT_MAX: Final = 10_000
-"""Principals that are remembered; one more, and the one not seen for longest is forgotten."""
+"""Maximum of cached principals; the least recently used one is evicted."""
 
-_PLACE_CHARS_MAX: Final = 200
-_UNKNOWN: Final = "the token is not known here"
+_PATH_CHARS_MAX: Final = 200
+_UNKNOWN: Final = "the token is unknown"
 _EXPIRED: Final = "the token has expired"
 
 
 class Access:
-    """Everybody who is known to a server."""
+    """Identifies the principals of an access file."""
 
-    def __init__(self, path: Path, file: AccessFile) -> None:
-        self.path = path
-        self.on_change: Callable[[], None] | None = None
-        """Called, from a thread, when keys of JWTs have changed: see who is still valid."""
-        self.before_look: Callable[[Request], None] | None = None
-        """Asked before credentials are looked into that were not seen before; may refuse."""
-        self._tokens = Tokens()
-        self._jwts: Jwts | None = None
-        self._anonymous: Principal | None = None
-        self._cache: OrderedDict[bytes, Principal] = OrderedDict()
-        self._take(file)
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
+    def __init__(self, path: Path) -> None:
         """
-        Read an access file.
+        Read the access file.
 
         Raises:
-            AccessFileInvalid: It is not there, or has a mistake in it.
+            AccessFileInvalid: It is missing or invalid.
         """
-        return cls(path, read_access_file(path))
+        self.path = path
+        self.on_change: Callable[[], None] | None = None
+        """Called from a thread when the keys of JWTs changed: principals may be invalid now."""
+        self.before_verify: Callable[[Request], None] | None = None
+        """Called before credentials are verified that are not cached; may raise a refusal."""
+        self._tokens = Tokens()
+        self._verifier: JwtVerifier | None = None
+        self._anonymous: Principal | None = None
+        self._cache: OrderedDict[bytes, Principal] = OrderedDict()
+        self.reload()
 
     def reload(self) -> None:
         """
-        Read the file anew.
+        Read the file again.
 
         Raises:
-            AccessFileInvalid: It cannot be used; everything is as it was.
+            AccessFileInvalid: It is missing or invalid; nothing is changed.
         """
-        self._take(read_access_file(self.path))
-
-    def _take(self, file: AccessFile) -> None:
-        jwts = self._jwts
+        file, jwks = load_access_file(self.path)
+        verifier = self._verifier
         if file.jwt is None:
-            self._jwts = None
-        elif jwts is None or not jwts.take(file.jwt):
-            self._jwts = Jwts(file.jwt, self._keys_changed)
-        if jwts is not None and jwts is not self._jwts:
-            jwts.close()
-        self._tokens = Tokens(file.tokens)
+            self._verifier = None
+        elif verifier is None or not verifier.update(file.jwt, jwks):
+            self._verifier = JwtVerifier(file.jwt, jwks, self._keys_changed)
+        if verifier is not None and verifier is not self._verifier:
+            verifier.close()
+        self._tokens = Tokens(file.token)
         self._anonymous = None
         if file.anonymous is not None:
-            self._anonymous = Principal(ANONYMOUS_ID, file.anonymous, basis=file.anonymous)
+            grants = parse_grants(file.anonymous.grants)
+            self._anonymous = Principal(ANONYMOUS_ID, grants, basis=file.anonymous)
         self._cache = OrderedDict()
 
     def _keys_changed(self) -> None:
@@ -94,31 +89,33 @@ class Access:
             self.on_change()
 
     def close(self) -> None:
-        """Fetch no more keys."""
-        if self._jwts is not None:
-            self._jwts.close()
+        """Stop fetching keys."""
+        if self._verifier is not None:
+            self._verifier.close()
 
     def identify(self, request: Request) -> Principal:
         """
-        Who a request comes from.
+        The principal of a request.
 
         Raises:
-            Unauthenticated: It has no credentials, and needs them.
-            CredentialsRefused: It has some that are not good.
-            CredentialsRepeated: It has some in several places.
-            KeysNotReady: It cannot be told yet.
+            Unauthenticated: It has no credentials and needs them.
+            CredentialsRefused: Its credentials are invalid.
+            CredentialsRepeated: It has more than one credential.
+            KeysNotReady: The key of its token is being fetched.
         """
-        found = sent(request)
+        found = find_credentials(request)
         if found is None:
-            return self._without_credentials()
+            if self._anonymous is None:
+                raise Unauthenticated
+            return self._anonymous
         digest = hashlib.sha256(found).digest()
-        # Held on to: what is found with these keys must not get into the cache of the next.
+        # A local reference: what is verified with old keys must not get into a new cache.
         cache = self._cache
         principal = cache.get(digest)
         if principal is None:
-            if self.before_look is not None:
-                self.before_look(request)
-            principal = self._find(found)
+            if self.before_verify is not None:
+                self.before_verify(request)
+            principal = self._verify(found)
             cache[digest] = principal
             if len(cache) > CACHED_COUNT_MAX:
                 cache.popitem(last=False)
@@ -129,47 +126,42 @@ class Access:
         return principal
 
     def is_valid(self, principal: Principal) -> bool:
-        """Whether somebody who was identified before would still be, with the same rights."""
+        """Whether a principal that was identified before still is, with the same grants."""
         if principal.expires_at is not None and principal.expires_at <= _now_ms():
             return False
         basis = principal.basis
         if isinstance(basis, Token):
             return basis in self._tokens
         if isinstance(basis, JwtBasis):
-            return self._jwts is not None and self._jwts.holds(basis)
+            return self._verifier is not None and self._verifier.is_current(basis)
         anonymous = self._anonymous
         return principal is NOBODY or (anonymous is not None and anonymous.basis == basis)
 
-    def _without_credentials(self) -> Principal:
-        if self._anonymous is None:
-            raise Unauthenticated
-        return self._anonymous
-
-    def _find(self, found: bytes) -> Principal:
-        credentials = read_credentials(found)
+    def _verify(self, found: bytes) -> Principal:
+        credentials = parse_credentials(found)
         text = credentials.text
         if text.startswith(TOKEN_PREFIX):
             token = self._tokens.find(text)
             if token is None:
                 raise CredentialsRefused(_UNKNOWN)
             principal = token.principal()
-        elif self._jwts is not None:
-            principal = self._jwts.verify(text)
+        elif self._verifier is not None:
+            principal = self._verifier.verify(text)
         else:
             raise CredentialsRefused(_UNKNOWN)
-        return principal.reading() if credentials.in_query else principal
+        return principal.read_only() if credentials.in_query else principal
 
 
 def admit(access: Access, request: Request, target: Target) -> Principal:
     """
-    Who a request comes from, if that one may make it.
+    The principal of a request, if it may make the request.
 
     Raises:
-        Unauthenticated: It needs credentials.
-        CredentialsRefused: Its credentials are not good.
-        CredentialsRepeated: Its credentials are in several places.
-        KeysNotReady: It cannot be told yet.
-        Forbidden: What it needs is not granted.
+        Unauthenticated: The request needs credentials.
+        CredentialsRefused: Its credentials are invalid.
+        CredentialsRepeated: It has more than one credential.
+        KeysNotReady: The key of its token is being fetched.
+        Forbidden: The principal lacks the grant.
     """
     route = target.route
     endpoint = route.endpoints.get(request.method)
@@ -200,10 +192,10 @@ def _refusal(
     principal: Principal, operation: Operation, request: Request, what: str
 ) -> Unauthenticated | Forbidden:
     if principal.id == ANONYMOUS_ID:
-        # Nobody in particular: with credentials it may be another matter.
+        # With credentials, the request may be allowed.
         return Unauthenticated()
-    place = request.path.decode("latin-1")
-    return Forbidden(principal.id, operation.value, f"{what} {place[:_PLACE_CHARS_MAX]}")
+    path = request.path.decode("latin-1")[:_PATH_CHARS_MAX]
+    return Forbidden(principal.id, operation.value, f"{what} {path}")
 
 
 def _now_ms() -> int:

@@ -1,16 +1,16 @@
 """
-What a request brings to say who it comes from.
+The credentials of a request.
 
     Authorization: Bearer <token or JWT>
-    Authorization: Basic <any name>:<token or JWT>        the password is all that counts
-    ?access_token=<token or JWT>                          GET and HEAD alone, and then to read only
+    Authorization: Basic <any name>:<token or JWT>        only the password counts
+    ?access_token=<token or JWT>                          GET and HEAD only, with read grants only
 
-The last one is for `EventSource`, which cannot send headers. A URL gets around, in histories, logs
-of proxies and Referer, so it must not be able to change anything. Credentials in two places are
-refused (RFC 6750 §2): whoever checks the one and whoever acts on the other need not be the same.
+The last form is for `EventSource`, which cannot send headers. URLs end up in browser histories, in
+logs of proxies and in `Referer`, so such a token must not be able to change anything. More than one
+credential is rejected (RFC 6750 §2): two components could each check a different one.
 
-Basic is taken and never asked for: a browser that is asked keeps the password, and sends it along
-with what other people's pages ask of us.
+Basic is accepted but never requested: a browser that is asked for it stores the password, and sends
+it with requests of other sites' pages.
 """
 
 import base64
@@ -22,39 +22,42 @@ from urllib.parse import unquote_to_bytes
 from tailrace.server.guard.access.errors import CredentialsRefused, CredentialsRepeated
 from tailrace.server.message import Request
 
-__all__ = ["CREDENTIAL_BYTES_MAX", "QUERY_PARAMETER", "Credentials", "read_credentials", "sent"]
+__all__ = [
+    "CREDENTIAL_BYTES_MAX", "QUERY_PARAMETER", "Credentials", "find_credentials",
+    "parse_credentials",
+]  # fmt: skip
 
 QUERY_PARAMETER: Final = "access_token"
 CREDENTIAL_BYTES_MAX: Final = 8192
 
-# As it is written, not percent-encoded: nobody has a reason to, and a URL is looked at by many.
+# The name is only matched literally, without percent-encoding.
 _IN_QUERY: Final = re.compile(rb"(?:^|&)access_token=([^&]*)")
-_MARK: Final = QUERY_PARAMETER.encode()
+_PARAMETER: Final = QUERY_PARAMETER.encode()
 _READS: Final = ("GET", "HEAD")
 _BASIC: Final = "send Authorization: Basic with base64 of name:token"
 
 
 class Credentials(NamedTuple):
-    """A token or a JWT, and how it came."""
+    """A token or a JWT, and whether it was in the URL."""
 
     text: str
     in_query: bool
 
 
-def sent(request: Request) -> bytes | None:
+def find_credentials(request: Request) -> bytes | None:
     """
-    The bytes that credentials are in, if there are any: a header's value, or `?` and a parameter's.
+    The raw credentials, if there are any: the value of the header, or `?` and the parameter's.
 
     Raises:
-        CredentialsRepeated: They are in more than one place.
-        CredentialsRefused: They are larger than any can be, or in the URL of a write.
+        CredentialsRepeated: There are more than one.
+        CredentialsRefused: They are too large, or in the URL of a write.
     """
     found = request.headers.get(b"authorization")
-    if _MARK in request.query and (given := _IN_QUERY.findall(request.query)):
+    if _PARAMETER in request.query and (given := _IN_QUERY.findall(request.query)):
         if found is not None or len(given) > 1:
             raise CredentialsRepeated
         if request.method not in _READS:
-            raise CredentialsRefused("a token in the URL is good for GET and HEAD alone")
+            raise CredentialsRefused("a token in the URL is only accepted for GET and HEAD")
         found = b"?" + given[0]
     if found is None:
         return None
@@ -65,12 +68,12 @@ def sent(request: Request) -> bytes | None:
     return found
 
 
-def read_credentials(found: bytes) -> Credentials:
+def parse_credentials(found: bytes) -> Credentials:
     """
-    The token in what `sent` found.
+    Parse what `find_credentials` returned.
 
     Raises:
-        CredentialsRefused: It is of no known form.
+        CredentialsRefused: The form is unknown.
     """
     if found[:1] == b"?":
         return Credentials(_text(unquote_to_bytes(found[1:])), in_query=True)
@@ -95,7 +98,7 @@ def _password(encoded: bytes) -> str:
 
 
 def _text(raw: bytes) -> str:
-    """Tokens and JWTs are printable ASCII; what is not, is not looked at any further."""
+    """Tokens and JWTs are printable ASCII without spaces."""
     text = raw.decode("latin-1")
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise CredentialsRefused("the credentials are neither a token nor a JWT")

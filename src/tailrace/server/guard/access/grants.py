@@ -1,28 +1,28 @@
 """
-Grants: what may be done where, and whether that covers a key.
+Grants: operations, and the keys that they are granted on.
 
-Rule 1: a grant is a text, `operations:place`. Operations have commas between them; `*` is all.
+Rule 1: a grant is the text `operations:location`. Operations are separated by commas; `*` is all.
 
-Rule 2: a place is written as in a URL, and read by the very code that reads the path of a request
-(`target.resolve`), so that no two spellings of a name are told apart here and not there.
+Rule 2: a location is written as in a URL, and parsed by the code that parses the path of a request
+(`target.resolve`). So every spelling of a name means the same in both.
 
-    /                          everything there is, our own routes too
-    /chat-rooms                a bucket and all that is in it
-    /chat-rooms/user-42        one stream of it, its snapshots and its bootstrap
-    /chat-rooms/*              all streams of it, and not the bucket itself
-    /chat-rooms/user-*         those streams of it whose ids begin like this
-    /logs-*                    buckets whose ids begin like this, and all that is in them
-    /v1/stream                 all of the base surface
-    /v1/stream/team-a          that stream and all below it: whole segments, never team-ab
-    /v1/stream/team-*          what begins like this, team-ab/c too
-    /-/metrics                 a route of our own
+    /                          everything, including routes below /-/
+    /chat-rooms                a bucket and everything in it
+    /chat-rooms/user-42        one stream of it, with its snapshots and its bootstrap
+    /chat-rooms/*              all its streams, but not the bucket itself
+    /chat-rooms/user-*         its streams whose ids start with this
+    /logs-*                    buckets whose ids start with this, and everything in them
+    /v1/stream                 all streams of the base protocol
+    /v1/stream/team-a          that stream and everything below it: whole segments, not team-ab
+    /v1/stream/team-*          paths that start with this, also team-ab/c
+    /-/metrics                 a route of the server
 
-Rule 3: a place is compiled, once, to one storage key and to one prefix of keys, of which it may
-have either or both. Keys are `bucket NUL stream` and `NUL path`, and neither half can hold a NUL,
-so a prefix that ends in NUL or in `/` cannot run on into another bucket's or segment's name.
+Rule 3: a location is compiled once, to a storage key, a prefix of keys, or both. Keys are
+`bucket NUL stream` and `NUL path`, and neither part can contain NUL. So a prefix that ends in NUL
+or `/` cannot match another bucket or segment.
 
-What cannot be a place is refused and not taken to match nothing: a grant that is silently void
-is noticed by whoever it should have let in, and late.
+An invalid location is an error. A grant that silently matched nothing would be noticed late, by the
+client that needs it.
 """
 
 import re
@@ -30,28 +30,37 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tailrace.exceptions import ExitCode, TailraceError
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.names import NO_BUCKET, RESERVED
 from tailrace.server.routing import routes
 from tailrace.server.routing.routes import Operation
 from tailrace.server.routing.target import STREAM_PREFIX, resolve
 
-__all__ = ["Grant", "GrantInvalid", "Operation", "Rules", "compile_grants", "parse_grant"]
+__all__ = [
+    "CompiledGrants", "Grant", "GrantInvalid", "Operation", "compile_grants", "parse_grant",
+    "parse_grants",
+]  # fmt: skip
 
 
-class GrantInvalid(Exception):
-    """A text that is no grant; the message says why."""
+class GrantInvalid(TailraceError, ValueError):
+    """The text is not a grant."""
+
+    message = "{reason}"
+    exit_code = ExitCode.USAGE
+    hint = "tailrace token new --help"
+    reason: str
 
 
-Rules = Mapping[str, tuple[frozenset[bytes], tuple[bytes, ...]]]
+CompiledGrants = Mapping[str, tuple[frozenset[bytes], tuple[bytes, ...]]]
 """For each operation: the keys, and the prefixes of keys, that it is granted on."""
 
 _ALL: Final = "*"
 _BUCKETS: Final = re.compile(rb"/[a-z0-9_-]{1,64}")
-_OWN: Final = re.compile(rb"/-/[a-z0-9-]{1,32}")
+_SERVER_ROUTE: Final = re.compile(rb"/-/[a-z0-9-]{1,32}")
 _GRANT_CHARS_MAX: Final = 8192
-# Put after a prefix to see whether a name that begins so can exist at all.
-_SOME: Final = b"x"
+# Appended to a prefix to check that a name with this prefix can exist.
+_SAMPLE: Final = b"x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +75,30 @@ class Grant:
 
 def parse_grant(text: str) -> Grant:
     """
-    Read a grant.
+    Parse a grant.
 
     Raises:
-        GrantInvalid: It is none.
+        GrantInvalid: The text is not a grant.
     """
     if len(text) > _GRANT_CHARS_MAX:
-        raise GrantInvalid(f"a grant may have {_GRANT_CHARS_MAX} characters at most")
-    operations, colon, place = text.partition(":")
+        raise GrantInvalid(f"a grant may have at most {_GRANT_CHARS_MAX} characters")
+    operations, colon, location = text.partition(":")
     if not colon:
-        raise GrantInvalid(f"{text!r} is not of the form operations:place, as in read:/chat-rooms")
-    key, prefix = _place(place)
+        raise GrantInvalid(
+            f"{text!r} is not of the form operations:location, as in read:/chat-rooms"
+        )
+    key, prefix = _parse_location(location)
     return Grant(text, _operations(operations), key, prefix)
+
+
+def parse_grants(texts: Iterable[str]) -> tuple[Grant, ...]:
+    """
+    Parse several grants.
+
+    Raises:
+        GrantInvalid: One of them is not a grant.
+    """
+    return tuple(map(parse_grant, texts))
 
 
 def _operations(text: str) -> frozenset[Operation]:
@@ -87,70 +108,72 @@ def _operations(text: str) -> frozenset[Operation]:
         return frozenset(Operation(name) for name in text.split(","))
     except ValueError:
         known = ", ".join(Operation)
-        raise GrantInvalid(f"{text!r} are not operations: name some of {known}, or *") from None
+        raise GrantInvalid(
+            f"{text!r} is not a list of operations: use some of {known}, or *"
+        ) from None
 
 
-def _place(text: str) -> tuple[bytes | None, bytes | None]:
-    """The key that a place is, and the prefix of the keys that lie in it."""
+def _parse_location(text: str) -> tuple[bytes | None, bytes | None]:
+    """The key of a location, and the prefix of the keys below it."""
     try:
-        place = text.encode()
+        location = text.encode()
     except UnicodeEncodeError:
         raise GrantInvalid(f"{text!r} is not UTF-8") from None
-    if not place.startswith(b"/"):
-        raise GrantInvalid(f"{text!r} is not a place: it must begin with /")
-    if b"?" in place or b"*" in place[:-1]:
+    if not location.startswith(b"/"):
+        raise GrantInvalid(f"{text!r} is not a location: it must start with /")
+    if b"?" in location or b"*" in location[:-1]:
         raise GrantInvalid(
-            f"{text!r} is not a place: * can only be its last character, and ? no part of it; "
-            "write %2A and %3F for those that are part of a name"
+            f"{text!r} is not a location: * is only allowed as its last character, and ? nowhere; "
+            "write %2A and %3F if they are part of a name"
         )
     try:
-        return _beginning(place[:-1]) if place.endswith(b"*") else _whole(place)
+        return _prefix(location[:-1]) if location.endswith(b"*") else _segments(location)
     except Refusal as refusal:
-        raise GrantInvalid(f"{text!r} is not a place: {refusal.detail}") from None
+        raise GrantInvalid(f"{text!r} is not a location: {refusal.detail}") from None
 
 
-def _whole(place: bytes) -> tuple[bytes | None, bytes | None]:
-    """A place of whole segments."""
-    if place == b"/":
+def _segments(location: bytes) -> tuple[bytes | None, bytes | None]:
+    """A location without `*`: whole segments."""
+    if location == b"/":
         return None, b""
-    if place in (b"/v1/stream", STREAM_PREFIX):
+    if location in (b"/v1/stream", STREAM_PREFIX):
         return None, NO_BUCKET
-    if place in (b"/-", b"/-/"):
+    if location in (b"/-", b"/-/"):
         return None, b"/-/"
-    if place.startswith(b"/-/"):
-        if not _OWN.fullmatch(place):
-            raise GrantInvalid(f"{place.decode()!r} is none of the server's own routes")
-        return place, None
-    target = resolve(place)
+    if location.startswith(b"/-/"):
+        if not _SERVER_ROUTE.fullmatch(location):
+            raise GrantInvalid(f"{location.decode()!r} is not a route of the server")
+        return location, None
+    target = resolve(location)
     if target.route is routes.BUCKET:
         return target.key, target.key + b"\0"
     if target.route is routes.LISTING:
-        raise GrantInvalid(f"{RESERVED}: grant read on the bucket, or on names that begin alike")
+        raise GrantInvalid(f"{RESERVED}: grant read on the bucket, or on a prefix of stream ids")
     if target.route is not routes.STREAM:
         raise GrantInvalid(
-            f"{place.decode()!r} lies below a stream: its snapshots and its bootstrap are granted "
-            "with the stream"
+            f"{location.decode()!r} is below a stream: a grant on the stream includes its "
+            "snapshots and its bootstrap"
         )
-    # Only on the base surface is there anything below a stream.
+    # Only streams of the base protocol have others below them.
     return target.key, target.key + b"/" if target.key.startswith(NO_BUCKET) else None
 
 
-def _beginning(place: bytes) -> tuple[None, bytes]:
-    """A place that ends in `*`."""
-    if place == b"/":
-        raise GrantInvalid("'/*' is not a place: / alone is everything")
-    if _BUCKETS.fullmatch(place):
-        return None, place[1:]
-    if place == b"/-/":
-        return None, place
-    target = resolve(place + _SOME)
+def _prefix(location: bytes) -> tuple[None, bytes]:
+    """A location that ends in `*`, which is removed."""
+    if location == b"/":
+        raise GrantInvalid("'/*' is not a location: / alone is everything")
+    if _BUCKETS.fullmatch(location):
+        return None, location[1:]
+    if location == b"/-/":
+        return None, location
+    target = resolve(location + _SAMPLE)
     if target.route is not routes.STREAM:
-        raise GrantInvalid(f"{place.decode() + _ALL!r} is not how names of streams begin")
-    return None, target.key.removesuffix(_SOME)
+        raise GrantInvalid(f"{location.decode() + _ALL!r} is not a prefix of stream names")
+    return None, target.key.removesuffix(_SAMPLE)
 
 
-def compile_grants(grants: Iterable[Grant]) -> Rules:
-    """What grants allow together, in the form that `Principal.may` looks at."""
+def compile_grants(grants: Iterable[Grant]) -> CompiledGrants:
+    """The union of grants, in the form that `Principal.may` reads."""
     keys: dict[str, set[bytes]] = {}
     prefixes: dict[str, set[bytes]] = {}
     for grant in grants:

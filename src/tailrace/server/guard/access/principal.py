@@ -1,4 +1,4 @@
-"""Who a request comes from, and what that one may do."""
+"""The principal of a request, and what it may do."""
 
 from collections.abc import Iterable
 from typing import Final, Self
@@ -12,9 +12,9 @@ _READ: Final = Operation.READ.value
 
 
 class Principal:
-    """Someone who was identified; holds no secret."""
+    """An identified client. Holds no secret."""
 
-    __slots__ = ("_rules", "basis", "expires_at", "grants", "id")
+    __slots__ = ("_compiled", "basis", "expires_at", "grants", "id")
 
     def __init__(
         self,
@@ -27,35 +27,35 @@ class Principal:
         self.id = id_
         self.grants = tuple(grants)
         self.expires_at = expires_at
-        """In milliseconds since 1970; None: never."""
+        """In milliseconds since 1970; None if it does not expire."""
         self.basis = basis
-        """What the identification rests on; it holds for as long as that is in force."""
-        self._rules = compile_grants(self.grants)
+        """The token or key of the identification, which is valid as long as the basis is."""
+        self._compiled = compile_grants(self.grants)
 
     def may(self, operation: Operation, key: bytes) -> bool:
-        """Whether this may be done to the stream or bucket of this key, or to a route of ours."""
-        rule = self._rules.get(operation)
+        """Whether the operation is granted on this key of a stream, a bucket or a route."""
+        rule = self._compiled.get(operation)
         return rule is not None and (key in rule[0] or key.startswith(rule[1]))
 
     def may_all(self, operation: Operation, prefix: bytes) -> bool:
-        """Whether this may be done to everything whose key begins like this, there or not."""
-        rule = self._rules.get(operation)
+        """Whether the operation is granted on every possible key with this prefix."""
+        rule = self._compiled.get(operation)
         return rule is not None and prefix.startswith(rule[1])
 
     def granted(self, operation: Operation, prefix: bytes) -> list[tuple[bytes, bool]]:
         """
-        Of all that has a key beginning like this, what this may be done to, in order.
+        The keys with this prefix that the operation is granted on, in order.
 
-        Each is a key, or a beginning of keys (then true); none lies within another. A listing that
-        looks nowhere else tells of nothing else, not even by where it goes on.
+        Each item is a key, or a prefix of keys (then true); none contains another. A listing that
+        iterates over them reveals nothing else, not even by its cursor.
         """
-        keys, prefixes = self._rules.get(operation, (frozenset(), ()))
+        keys, prefixes = self._compiled.get(operation, (frozenset(), ()))
         if prefix.startswith(prefixes):
             return [(prefix, True)]
-        within = sorted(item for item in prefixes if item.startswith(prefix))
-        # Sorted, what lies within another comes right after it, or after others that do.
+        inside = sorted(item for item in prefixes if item.startswith(prefix))
+        # Sorted: the prefixes that another one contains come right after it.
         widest: list[bytes] = []
-        for item in within:
+        for item in inside:
             if not widest or not item.startswith(widest[-1]):
                 widest.append(item)
         single = {key for key in keys if key.startswith(prefix)}
@@ -63,10 +63,10 @@ class Principal:
         found += [(key, False) for key in single if not key.startswith(tuple(widest))]
         return sorted(found)
 
-    def reading(self) -> Self:
-        """The same one, who may read and nothing else: for a token that stood in a URL."""
+    def read_only(self) -> Self:
+        """The same principal with read grants only: for a token in a URL."""
         reader = type(self)(self.id, self.grants, expires_at=self.expires_at, basis=self.basis)
-        reader._rules = {name: rule for name, rule in self._rules.items() if name == _READ}
+        reader._compiled = {name: keys for name, keys in self._compiled.items() if name == _READ}
         return reader
 
     def __repr__(self) -> str:
@@ -74,4 +74,4 @@ class Principal:
 
 
 NOBODY: Final = Principal(ANONYMOUS_ID, ())
-"""Who asks for what is open to all: nobody is identified for that."""
+"""The principal of requests that need no identification."""

@@ -1,85 +1,60 @@
-"""What a request can be refused for because there is too much of it (§10.5)."""
+"""Refusals of rate limits and quotas (§10.5)."""
 
 from tailrace.protocol.errors import Refusal
 
 __all__ = [
-    "AppendRateExceeded",
-    "BucketBytesExceeded",
-    "BucketRateExceeded",
-    "BucketStreamsExceeded",
-    "ClientWaitersExceeded",
-    "RateLimited",
-    "RequestRateExceeded",
-    "TooManyWaiters",
-]
+    "AppendRateExceeded", "BucketBytesExceeded", "BucketRateExceeded", "BucketStreamsExceeded",
+    "ClientWaitersExceeded", "RateLimited", "RequestRateExceeded", "TooManyWaiters",
+]  # fmt: skip
 
 
-class RateLimited(Exception):
-    """A client, or a bucket, is over a limit of the limits file (§10.5); it passes with time."""
-
-    def __init__(self, retry_after_s: int) -> None:
-        super().__init__(retry_after_s)
-        self.retry_after_s = retry_after_s
-
-
-class RequestRateExceeded(RateLimited, Refusal):
-    """More requests than `requests_per_s` of this client."""
+class RateLimited(Refusal):
+    """A client or a bucket exceeds a rate of the limits file; `Retry-After` says when to retry."""
 
     status = 429
+    retry_after_s: int
+
+
+class RequestRateExceeded(RateLimited):
+    """The client sent more requests than its `requests_per_s`."""
+
     code = "request-rate-exceeded"
     title = "Too many requests"
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"this client sends more requests than it may: retry after {self.retry_after_s} s, and "
-            "put more messages into one append, or follow with live=sse instead of asking often"
-        )
+    message = (
+        "this client exceeds its request rate: retry after {retry_after_s} s, put more messages "
+        "into one append, or follow streams with live=sse instead of polling"
+    )
 
 
-class AppendRateExceeded(RateLimited, Refusal):
-    """More appended bytes than `append_bytes_per_s` of this client."""
+class AppendRateExceeded(RateLimited):
+    """The client appended more bytes than its `append_bytes_per_s`."""
 
-    status = 429
     code = "append-rate-exceeded"
     title = "Too many bytes appended"
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"this client appends more bytes than it may: nothing was appended, retry after "
-            f"{self.retry_after_s} s"
-        )
+    message = (
+        "this client exceeds its append rate: nothing was appended, retry after {retry_after_s} s"
+    )
 
 
-class ClientWaitersExceeded(RateLimited, Refusal):
-    """More waiting readers than `waiters_max` of this client."""
+class ClientWaitersExceeded(RateLimited):
+    """The client has as many waiting readers as its `waiters_max`."""
 
-    status = 429
     code = "client-waiters-exceeded"
     title = "Too many waiting readers of this client"
-
-    @property
-    def detail(self) -> str:
-        return (
-            "this client has as many long-poll and SSE readers as it may have at once: end one, "
-            "or read without live"
-        )
+    message = (
+        "this client has reached its maximum of concurrent long-poll and SSE readers: end one, or "
+        "read without live"
+    )
 
 
-class BucketRateExceeded(RateLimited, Refusal):
-    """More messages than `messages_per_s` of this bucket."""
+class BucketRateExceeded(RateLimited):
+    """The bucket received more messages than its `messages_per_s`."""
 
-    status = 429
     code = "bucket-rate-exceeded"
     title = "Too many messages in this bucket"
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"this bucket takes no more messages just now: nothing was appended, retry after "
-            f"{self.retry_after_s} s"
-        )
+    message = (
+        "this bucket exceeds its message rate: nothing was appended, retry after {retry_after_s} s"
+    )
 
 
 class BucketBytesExceeded(Refusal):
@@ -88,18 +63,12 @@ class BucketBytesExceeded(Refusal):
     status = 507
     code = "bucket-bytes-exceeded"
     title = "Bucket is full"
-
-    def __init__(self, size: int, bytes_max: int) -> None:
-        super().__init__(size, bytes_max)
-        self.size = size
-        self.bytes_max = bytes_max
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"this bucket may hold {self.bytes_max} bytes and has {self.size}: publish snapshots, "
-            "delete streams, or have its quota raised"
-        )
+    message = (
+        "this bucket may hold {bytes_max} bytes and holds {size}: publish snapshots, delete "
+        "streams, or have its quota raised"
+    )
+    size: int
+    bytes_max: int
 
 
 class BucketStreamsExceeded(Refusal):
@@ -108,29 +77,20 @@ class BucketStreamsExceeded(Refusal):
     status = 507
     code = "bucket-streams-exceeded"
     title = "Bucket has too many streams"
-
-    def __init__(self, streams_max: int) -> None:
-        super().__init__(streams_max)
-        self.streams_max = streams_max
-
-    @property
-    def detail(self) -> str:
-        return (
-            f"this bucket may have {self.streams_max} streams and has them: delete some, or have "
-            "its quota raised"
-        )
+    message = (
+        "this bucket has its maximum of {streams_max} streams: delete some, or have its quota "
+        "raised"
+    )
+    streams_max: int
 
 
 class TooManyWaiters(Refusal):
-    """More waiting readers than `--waiters-max`, or than a client's fair share of them."""
+    """The server has `--waiters-max` waiting readers, or the client has its fair share of them."""
 
     status = 503
     code = "too-many-waiters"
     title = "Too many waiting readers"
-
-    @property
-    def detail(self) -> str:
-        return (
-            "the server has as many long-poll and SSE readers as it takes (--waiters-max), or this "
-            "client more than its share of them: retry later, or read without live"
-        )
+    message = (
+        "the server has reached its maximum of long-poll and SSE readers (--waiters-max), or this "
+        "client its share of them: retry later, or read without live"
+    )

@@ -1,9 +1,9 @@
 """
-The limits of one server: what each client may ask for, and who may wait or connect.
+The limits of one server: request and append rates of clients, waiting readers, connections.
 
-A client is a principal, or an address where there is none. Limits of rates and of a client's own
-come from the limits file; the places for readers that wait and for connections are shared fairly
-without one, see `share`.
+A client is a principal, or an address where there is none. Rates and the maxima of single clients
+come from the limits file. Waiting readers and connections are shared fairly also without a file,
+see `fair_share`.
 """
 
 import time
@@ -11,18 +11,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tailrace.server.guard.forwarded import TrustedProxies, counted
+from tailrace.server.guard.forwarded import TrustedProxies, client_key
+from tailrace.server.guard.limits.accounts import Accounts
 from tailrace.server.guard.limits.errors import (
     AppendRateExceeded,
     ClientWaitersExceeded,
     RequestRateExceeded,
     TooManyWaiters,
 )
-from tailrace.server.guard.limits.file import NO_LIMITS, ClientRule, Rules, load_rules
-from tailrace.server.guard.limits.known import Known
+from tailrace.server.guard.limits.fair_share import Denial, FairShare
+from tailrace.server.guard.limits.limits_file import (
+    NO_LIMITS,
+    ClientRule,
+    LimitRules,
+    load_rules,
+    rate_of,
+)
 from tailrace.server.guard.limits.quotas import Quotas
 from tailrace.server.guard.limits.rate import retry_after_s
-from tailrace.server.guard.limits.share import Denial, Share
 from tailrace.server.settings import Settings
 
 __all__ = ["Limits"]
@@ -30,14 +36,15 @@ __all__ = ["Limits"]
 _WAITER_RETRY_S: Final = 1
 
 
-class _Client:
-    """What is remembered of a client: its rule, and when its buckets will be full again."""
+class _Account:
+    """A client's rates, and when its token buckets will be full again."""
 
-    __slots__ = ("append_full_at", "requests_full_at", "rule")
+    __slots__ = ("append_bytes", "append_full_at", "requests", "requests_full_at")
 
     def __init__(self, rule: ClientRule) -> None:
-        self.rule = rule
+        self.requests = rate_of(rule.requests_per_s, rule.requests_burst)
         self.requests_full_at = 0
+        self.append_bytes = rate_of(rule.append_bytes_per_s, rule.append_bytes_burst)
         self.append_full_at = 0
 
     def is_full(self, now: int) -> bool:
@@ -45,11 +52,11 @@ class _Client:
 
 
 class Limits:
-    """Who may do how much, now."""
+    """Counts what clients do, and rejects what exceeds a limit."""
 
     def __init__(
         self,
-        rules: Rules,
+        rules: LimitRules,
         *,
         waiters_max: int,
         connections_max: int,
@@ -58,22 +65,22 @@ class Limits:
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.proxies = proxies or TrustedProxies()
-        self.waiters = Share(waiters_max)
-        self.connections = Share(connections_max)
+        self.waiters = FairShare(waiters_max)
+        self.connections = FairShare(connections_max)
         self.quotas = Quotas(rules, clock)
         self._rules = rules
         self._path = path
         self._clock = clock
-        self._clients: Known[_Client] = Known()
+        self._accounts: Accounts[_Account] = Accounts()
 
     @classmethod
     def load(cls, path: Path | None, settings: Settings) -> "Limits":
         """
-        Of the limits file, if there is one, and of the settings.
+        Read the limits file, if there is one.
 
         Raises:
             LimitsFileInvalid: The file cannot be used.
-            ProxiesInvalid: `--trusted-proxies` cannot.
+            ProxiesInvalid: `--trusted-proxies` is invalid.
         """
         return cls(
             NO_LIMITS if path is None else load_rules(path),
@@ -85,111 +92,98 @@ class Limits:
 
     def reload(self) -> None:
         """
-        Read the file again. Who is in debt by the old rules starts anew by the new ones.
+        Read the file again. Resets all rate-limit counters.
 
         Raises:
-            LimitsFileInvalid: It cannot be used, and the limits stay as they were.
+            LimitsFileInvalid: The file cannot be used; the limits are unchanged.
         """
         if self._path is None:
             return
         self._rules = load_rules(self._path)
-        self._clients.clear()
+        self._accounts.clear()
         self.quotas.use(self._rules)
 
     # -- rates -------------------------------------------------------------------------------
 
-    def request(self, client: str) -> None:
+    def count_request(self, client: str) -> None:
         """
         Count a request.
 
         Raises:
-            RequestRateExceeded: There were too many.
+            RequestRateExceeded: The client exceeds its rate.
         """
-        account = self._clients.get(client) or self._account(client)
-        if (rate := account.rule.requests) is None:
+        account = self._accounts.get(client) or self._account(client)
+        if (rate := account.requests) is None:
             return
         account.requests_full_at, wait_ns = rate.take(account.requests_full_at, 1, self._clock())
         if wait_ns:
             raise RequestRateExceeded(retry_after_s(wait_ns))
 
-    def check_request(self, client: str) -> None:
+    def count_append(self, client: str, size: int) -> None:
         """
-        Whether a request would be too many now; nothing is counted.
+        Count the bytes of an append or a snapshot, before they are stored.
 
         Raises:
-            RequestRateExceeded: It would.
+            AppendRateExceeded: The client exceeds its rate.
         """
-        account = self._clients.get(client) or self._account(client)
-        if (rate := account.rule.requests) is not None:
-            _, wait_ns = rate.take(account.requests_full_at, 1, self._clock())
-            if wait_ns:
-                raise RequestRateExceeded(retry_after_s(wait_ns))
-
-    def appended(self, client: str, count: int) -> None:
-        """
-        Count bytes that are about to be appended, of content or of a snapshot.
-
-        Raises:
-            AppendRateExceeded: There were too many.
-        """
-        account = self._clients.get(client) or self._account(client)
-        if (rate := account.rule.append_bytes) is None or not count:
+        account = self._accounts.get(client) or self._account(client)
+        if (rate := account.append_bytes) is None or not size:
             return
-        account.append_full_at, wait_ns = rate.take(account.append_full_at, count, self._clock())
+        account.append_full_at, wait_ns = rate.take(account.append_full_at, size, self._clock())
         if wait_ns:
             raise AppendRateExceeded(retry_after_s(wait_ns))
 
-    def check_append(self, client: str, count: int) -> None:
-        """
-        Whether so many bytes could be appended now, before they are sent; nothing is counted.
+    def check_request(self, client: str) -> None:
+        """As `count_request`, without counting."""
+        account = self._account(client)
+        full_at = account.requests_full_at
+        self.count_request(client)
+        account.requests_full_at = full_at
 
-        Raises:
-            AppendRateExceeded: They could not.
-        """
-        account = self._clients.get(client) or self._account(client)
-        if (rate := account.rule.append_bytes) is not None and count:
-            _, wait_ns = rate.take(account.append_full_at, count, self._clock())
-            if wait_ns:
-                raise AppendRateExceeded(retry_after_s(wait_ns))
+    def check_append(self, client: str, size: int) -> None:
+        """As `count_append`, without counting."""
+        account = self._account(client)
+        full_at = account.append_full_at
+        self.count_append(client, size)
+        account.append_full_at = full_at
 
-    def _account(self, client: str) -> _Client:
-        """Of somebody who is not known, or by another spelling of the address."""
-        name = counted(client)
-        account = self._clients.get(name)
+    def _account(self, client: str) -> _Account:
+        name = client_key(client)
+        account = self._accounts.get(name)
         if account is None:
-            account = _Client(self._rules.of_client(name))
-            self._clients.add(name, account, self._clock())
+            account = _Account(self._rules.for_client(name))
+            self._accounts.add(name, account, self._clock())
         return account
 
-    # -- places ------------------------------------------------------------------------------
+    # -- waiting readers and connections -----------------------------------------------------
 
     def join(self, client: str) -> None:
         """
-        Count a reader that waits from now on, by long-poll or SSE; `leave` takes it out again.
+        Count a reader that starts to wait, by long-poll or SSE; `leave` uncounts it.
 
         Raises:
-            ClientWaitersExceeded: The client has as many as the limits file lets it have.
-            TooManyWaiters: There are too many, of this client or in all.
+            ClientWaitersExceeded: The client has reached the maximum of the limits file.
+            TooManyWaiters: The client has its share, or the server has reached its maximum.
         """
-        name = counted(client)
-        denial = self.waiters.join(name, self._rules.of_client(name).waiters_max)
+        name = client_key(client)
+        denial = self.waiters.join(name, self._rules.for_client(name).waiters_max)
         if denial is Denial.OWN:
             raise ClientWaitersExceeded(_WAITER_RETRY_S)
         if denial is not None:
             raise TooManyWaiters
 
     def leave(self, client: str) -> None:
-        """A reader waits no more."""
-        self.waiters.leave(counted(client))
+        """A reader stops waiting."""
+        self.waiters.leave(client_key(client))
 
     def connect(self, address: str) -> bool:
-        """Count a connection from an address; false if it is one too many."""
+        """Count a connection from an address; false if it must be rejected."""
         if address in self.proxies:
-            # It has the connections of all its clients, who are told apart by request.
+            # A proxy opens the connections of all its clients; their requests are counted apart.
             return self.connections.join(address, exempt=True) is None
-        name = counted(address)
-        return self.connections.join(name, self._rules.of_client(name).connections_max) is None
+        name = client_key(address)
+        return self.connections.join(name, self._rules.for_client(name).connections_max) is None
 
     def disconnect(self, address: str) -> None:
-        """A connection that was counted is gone."""
-        self.connections.leave(address if address in self.proxies else counted(address))
+        """A counted connection is closed."""
+        self.connections.leave(address if address in self.proxies else client_key(address))

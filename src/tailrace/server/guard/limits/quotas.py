@@ -1,31 +1,28 @@
-"""
-Quotas of buckets: bytes, streams, messages a second.
-
-The engine asks, see `engine.quota`; here is what the limits file answers.
-"""
+"""Quotas of buckets: bytes, streams, messages per second. The engine calls `Quotas.check`."""
 
 from collections.abc import Callable
 
 from tailrace.protocol.bucket import BucketState, Growth
+from tailrace.server.guard.limits.accounts import Accounts
 from tailrace.server.guard.limits.errors import (
     BucketBytesExceeded,
     BucketRateExceeded,
     BucketStreamsExceeded,
 )
-from tailrace.server.guard.limits.file import BucketRule, Rules
-from tailrace.server.guard.limits.known import Known
+from tailrace.server.guard.limits.limits_file import BucketRule, LimitRules, rate_of
 from tailrace.server.guard.limits.rate import retry_after_s
 
 __all__ = ["Quotas"]
 
 
 class _Account:
-    """What is remembered of a bucket: its rule, and when it may take a burst again."""
+    """A bucket's rule, and the state of its message rate."""
 
-    __slots__ = ("full_at", "rule")
+    __slots__ = ("full_at", "messages", "rule")
 
     def __init__(self, rule: BucketRule | None) -> None:
         self.rule = rule
+        self.messages = rate_of(rule.messages_per_s, rule.messages_burst) if rule else None
         self.full_at = 0
 
     def is_full(self, now: int) -> bool:
@@ -33,25 +30,25 @@ class _Account:
 
 
 class Quotas:
-    """What the buckets may still take."""
+    """The quotas of all buckets."""
 
-    def __init__(self, rules: Rules, clock: Callable[[], int]) -> None:
+    def __init__(self, rules: LimitRules, clock: Callable[[], int]) -> None:
         self._rules = rules
         self._clock = clock
-        self._accounts: Known[_Account] = Known()
+        self._accounts: Accounts[_Account] = Accounts()
 
     def __bool__(self) -> bool:
-        """Whether there are any: else the engine need not ask."""
-        return bool(self._rules.buckets)
+        """Whether there are any; if not, the engine skips the check."""
+        return bool(self._rules.bucket)
 
-    def use(self, rules: Rules) -> None:
-        """Go by other rules from now on."""
+    def use(self, rules: LimitRules) -> None:
+        """Replace the rules. Resets all counters."""
         self._rules = rules
         self._accounts.clear()
 
     def check(self, bucket: bytes, state: BucketState, growth: Growth) -> None:
         """
-        Whether a bucket may grow by so much; its rate is counted.
+        Check that a bucket may grow by `growth`, and count its messages.
 
         Raises:
             BucketBytesExceeded, BucketStreamsExceeded, BucketRateExceeded: It may not.
@@ -59,7 +56,7 @@ class Quotas:
         name = bucket.decode()
         account = self._accounts.get(name)
         if account is None:
-            account = _Account(self._rules.of_bucket(name))
+            account = _Account(self._rules.for_bucket(name))
             self._accounts.add(name, account, self._clock())
         if (rule := account.rule) is None:
             return
@@ -68,8 +65,8 @@ class Quotas:
             raise BucketStreamsExceeded(streams_max)
         if growth.bytes > 0 and bytes_max is not None and state.bytes + growth.bytes > bytes_max:
             raise BucketBytesExceeded(state.bytes, bytes_max)
-        if growth.messages and rule.messages is not None:
-            account.full_at, wait_ns = rule.messages.take(
+        if growth.messages and account.messages is not None:
+            account.full_at, wait_ns = account.messages.take(
                 account.full_at, growth.messages, self._clock()
             )
             if wait_ns:

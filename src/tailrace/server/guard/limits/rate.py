@@ -1,18 +1,19 @@
 """
-Token buckets, one number each.
+Token buckets, with one number of state each.
 
-A rate lets `per_s` units a second through, and `burst` at once. A full bucket and how it drains and
-fills can be said by one moment: when it will be full again. What is taken moves that moment on by
-as long as its refill takes, and nothing has to be done while nobody asks.
+A rate allows `per_s` units per second, and `burst` units at once. The state of a bucket is the time
+when it will be full again. Taking units moves that time by the duration of their refill. Nothing
+has to run between requests.
 
-Rule 1: over any time t no more than per_s * t + burst passes, all in whole nanoseconds, rounded
-against the client.
+Rule 1: in any interval t, at most per_s * t + burst units pass. All times are whole nanoseconds,
+rounded against the client.
 
-Rule 2: nobody is locked out. What is larger than the burst passes when the bucket is full, and
-leaves a debt that is waited for afterwards. So one such take may exceed rule 1, by itself alone.
+Rule 2: no request is locked out. One that is larger than the burst passes when the bucket is full
+and leaves a debt, so that later requests wait for its refill. Such a request alone may exceed
+rule 1.
 
-Rule 3: whoever waits as long as it is told passes, unless another request of the same client was
-faster.
+Rule 3: a client that waits for the time of `Retry-After` passes, unless another request of the same
+client came first.
 """
 
 from typing import Final, NamedTuple
@@ -22,33 +23,34 @@ __all__ = ["Rate", "retry_after_s"]
 _S: Final = 1_000_000_000
 _MILLI: Final = 1000
 _UNIT: Final = _S * _MILLI
-"""What a unit costs at a rate of a thousandth a second, in nanoseconds."""
+"""The refill time of one unit at a rate of 0.001 per second, in nanoseconds."""
 
 
 class Rate(NamedTuple):
-    """So many units a second, and so many at once. Times are nanoseconds of a monotonic clock."""
+    """Units per second, and a burst. Times are nanoseconds of a monotonic clock."""
 
     milli_per_s: int
     burst_ns: int
-    """How long an empty bucket takes to be full."""
+    """The time in which an empty bucket becomes full."""
 
     @classmethod
-    def of(cls, per_s: float, burst: int) -> "Rate":
-        """From what the limits file says; at least a thousandth a second, and a burst of one."""
+    def of(cls, per_s: float, burst: int | None = None) -> "Rate":
+        """At least 0.001 units per second. The default burst is one second of units, at least 1."""
         milli_per_s = max(1, round(per_s * _MILLI))
+        burst = max(1, int(per_s)) if burst is None else burst
         return cls(milli_per_s, burst * _UNIT // milli_per_s)
 
     def take(self, full_at: int, count: int, now: int) -> tuple[int, int]:
         """
-        Take so many units of a bucket that will be full at some moment.
+        Take `count` units from a bucket that will be full at `full_at`.
 
-        Returns when it will be full afterwards, and 0; or, if it has too little, when it will be
-        full and for how long to wait.
+        Returns the new `full_at` and 0. If the bucket holds too few, returns the old `full_at` and
+        the time to wait.
         """
         milli_per_s, burst_ns = self
         refill_ns = -(-count * _UNIT // milli_per_s)
         start = full_at if full_at > now else now
-        # What is larger than the burst needs a full bucket, and no more.
+        # A request larger than the burst needs a full bucket, and no more.
         wait_ns = start - now - (burst_ns - refill_ns if refill_ns < burst_ns else 0)
         if wait_ns > 0:
             return full_at, wait_ns
@@ -56,5 +58,5 @@ class Rate(NamedTuple):
 
 
 def retry_after_s(wait_ns: int) -> int:
-    """What Retry-After says: whole seconds, at least one."""
+    """The value of Retry-After: whole seconds, at least 1."""
     return max(1, -(-wait_ns // _S))

@@ -1,4 +1,4 @@
-"""What tests of access are made from: files, requests, keys and JWTs."""
+"""Sample access files, requests, keys and JWTs for tests of access control."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AUDIENCE = "tailrace"
 
 
 class AccessToml:
-    """An access file that grows, and the tokens that are in it."""
+    """An access file to which tests add tokens and tables."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,7 +30,7 @@ class AccessToml:
         self._write()
 
     def token(self, *grants: str, expires: str = "") -> str:
-        """A new token's text."""
+        """Add a token; returns its text."""
         id_, text = new_token()
         lines = ["[[token]]", f'id = "{id_}"', f'hash = "{hash_of(text)}"']
         lines.append(f"grants = {json.dumps(grants)}")
@@ -48,7 +48,7 @@ class AccessToml:
         self._write()
 
     def load(self) -> Access:
-        return Access.load(self.path)
+        return Access(self.path)
 
     def _write(self) -> None:
         self.path.write_text("\n\n".join(self._parts.values()) + "\n")
@@ -78,7 +78,7 @@ def b64(data: bytes | dict[str, Any]) -> str:
 
 
 class Signer:
-    """A key pair, as its owner has it and as a JWKS shows it."""
+    """A private key, and its public half as a JWK."""
 
     def __init__(self, algorithm: str, kid: str | None = None) -> None:
         self.algorithm = algorithm
@@ -86,16 +86,16 @@ class Signer:
         self.private: Any
         if algorithm.startswith(("RS", "PS")):
             self.private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-            shown = RSAAlgorithm.to_jwk(self.private.public_key())
+            exported = RSAAlgorithm.to_jwk(self.private.public_key())
         elif algorithm.startswith("ES"):
             curves = {"ES256": ec.SECP256R1(), "ES384": ec.SECP384R1(), "ES512": ec.SECP521R1()}
             self.private = ec.generate_private_key(curves[algorithm])
-            shown = ECAlgorithm.to_jwk(self.private.public_key())
+            exported = ECAlgorithm.to_jwk(self.private.public_key())
         else:
             self.private = ed25519.Ed25519PrivateKey.generate()
-            shown = OKPAlgorithm.to_jwk(self.private.public_key())
-        self.jwk: dict[str, Any] = json.loads(shown)
-        # PyJWT adds it; keys in the world often have none.
+            exported = OKPAlgorithm.to_jwk(self.private.public_key())
+        self.jwk: dict[str, Any] = json.loads(exported)
+        # PyJWT adds it; other issuers often leave it out.
         self.jwk.pop("key_ops", None)
         if kid is not None:
             self.jwk["kid"] = kid
@@ -107,7 +107,7 @@ class Signer:
         header: dict[str, Any] | None = None,
         **claims: Any,
     ) -> str:
-        """A JWT that is good, but for what is said here; a claim that is None is left out."""
+        """A valid JWT but for these arguments; a claim that is None is left out."""
         headers = {"kid": self.kid, **(header or {})}
         return jwt.encode(
             good_claims(scope, **claims),

@@ -1,8 +1,7 @@
 """
-JWTs: good ones are taken, and every one that is not quite good is refused.
+JWTs: valid ones are accepted, and every one with a single defect is rejected.
 
-Method: real keys and real signatures, made by PyJWT where it makes them and by hand where it
-rightly would not.
+Method: real keys and real signatures, made by PyJWT, or by hand where PyJWT refuses to make them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from jwt.algorithms import RSAAlgorithm
 
 from tailrace.server.guard.access import Access, AccessFileInvalid, Operation, Principal
 from tailrace.server.guard.access.errors import CredentialsRefused
-from tests.server.access.making import (
+from tests.server.access.samples import (
     AUDIENCE,
     ISSUER,
     AccessToml,
@@ -72,11 +71,18 @@ def refused(access: Access, token: str) -> str:
     return reason
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"],
-)
-def test_a_good_one_says_who_and_what(load: Load, algorithm: str) -> None:
+@pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "EdDSA"])
+def test_a_valid_token_has_a_principal_grants_and_an_expiry(load: Load, algorithm: str) -> None:
+    check_valid(load, algorithm)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["RS384", "RS512", "PS384", "PS512", "ES384", "ES512"])
+def test_a_valid_token_of_a_longer_hash(load: Load, algorithm: str) -> None:
+    check_valid(load, algorithm)
+
+
+def check_valid(load: Load, algorithm: str) -> None:
     signer = Signer(algorithm, "k")
     exp = int(time.time()) + 300
     principal = identify(load(signer.jwk), signer.sign("read:/chat-rooms openid", exp=exp))
@@ -86,9 +92,9 @@ def test_a_good_one_says_who_and_what(load: Load, algorithm: str) -> None:
     assert not principal.may(Operation.APPEND, b"chat-rooms\0a")
 
 
-@pytest.mark.parametrize(
-    ("scope", "operations"),
-    [
+def test_scopes_that_are_grants_are_granted_and_others_ignored(load: Load) -> None:
+    access = load(RSA.jwk)
+    scopes: list[tuple[Any, list[str]]] = [
         ("read:/chat-rooms append:/chat-rooms", ["read", "append"]),
         (["read:/chat-rooms", "create:/chat-rooms"], ["read", "create"]),
         ("openid profile read:/chat-rooms email:x", ["read"]),
@@ -100,16 +106,14 @@ def test_a_good_one_says_who_and_what(load: Load, algorithm: str) -> None:
         (1, []),
         ({"read:/chat-rooms": True}, []),
         ("\ud800:/\ud800", []),
-    ],
-)
-def test_scopes_that_are_grants_are_granted_and_others_ignored(
-    load: Load, scope: Any, operations: list[str]
-) -> None:
-    principal = identify(load(RSA.jwk), RSA.sign(scope))
-    assert [each for each in Operation if principal.may(each, b"chat-rooms\0a")] == operations
+    ]
+    for scope, operations in scopes:
+        principal = identify(access, RSA.sign(scope))
+        granted = [each for each in Operation if principal.may(each, b"chat-rooms\0a")]
+        assert granted == operations, scope
 
 
-def test_grants_stand_in_the_claim_that_the_file_names(load: Load) -> None:
+def test_the_file_names_the_claim_of_the_grants(load: Load) -> None:
     access = load(RSA.jwk, scope_claim="https://example.org/grants")
     claims: dict[str, Any] = {"https://example.org/grants": ["*:/"]}
     principal = identify(access, RSA.sign(None, **claims))
@@ -118,7 +122,7 @@ def test_grants_stand_in_the_claim_that_the_file_names(load: Load) -> None:
 
 
 def hostile() -> dict[str, str]:
-    """Each is good but for what its name says."""
+    """Each is valid but for what its name says."""
     now = int(time.time())
     head, payload, signature = RSA.sign().split(".")
     public = RSA.private.public_key().public_bytes(
@@ -201,37 +205,33 @@ def by_hand(header: dict[str, Any], secret: bytes) -> str:
 
 
 def by_key(signer: Signer, payload: bytes) -> str:
-    """Rightly signed, whatever the payload is."""
+    """Correctly signed, whatever the payload is."""
     return jwt.PyJWS().encode(
         payload, signer.private, algorithm=signer.algorithm, headers={"kid": signer.kid}
     )
 
 
-@pytest.mark.parametrize("name", list(hostile()))
-def test_a_hostile_one_is_refused(load: Load, name: str) -> None:
+def test_hostile_tokens_are_rejected_with_a_reason(load: Load) -> None:
     access = load(RSA.jwk, EC.jwk)
-    token = hostile()[name]
-    assert token not in refused(access, token)
-    # That the same goes through when nothing is wrong with it.
+    found = {}
+    for name, token in hostile().items():
+        found[name] = refused(access, token)
+        assert token not in found[name]
     assert identify(access, RSA.sign()).id == "jwt:alice"
-
-
-def test_of_all_that_a_reason_says_what_to_do(load: Load) -> None:
-    access = load(RSA.jwk, EC.jwk)
-    found = {name: refused(access, token) for name, token in hostile().items()}
+    assert len(found) > 60
     assert found["expired"] == "the token has expired"
     assert found["another audience"] == "the token is for another audience"
     assert found["no exp"] == "the token has no exp"
     assert found["not yet valid"] == "the token is not valid yet"
     assert found["another issuer"] == "the token is of another issuer"
-    assert found["another signature"] == "the signature of the token is not good"
-    extended = "the token asks for extensions that are not known here"
+    assert found["another signature"] == "the signature of the token is invalid"
+    extended = "the token uses unsupported extensions"
     assert found["an extension"] == found["not encoded"] == extended
     assert found["huge"] == "the credentials are too large"
 
 
-def test_key_confusion_is_refused_even_where_hmac_is_taken(load: Load) -> None:
-    """HS256 is on, there is a secret, and the public key is still none."""
+def test_key_confusion_is_rejected_even_where_hmac_is_allowed(load: Load) -> None:
+    """HS256 is allowed and there is a secret; a public key is still not a secret."""
     access = load(RSA.jwk, OCT, algorithms=["RS256", "HS256"])
     assert identify(access, by_hand({"alg": "HS256", "kid": "oct-1"}, SECRET)).id == "jwt:alice"
     assert identify(access, RSA.sign()).id == "jwt:alice"
@@ -242,49 +242,47 @@ def test_key_confusion_is_refused_even_where_hmac_is_taken(load: Load) -> None:
     refused(access, by_hand({"alg": "RS256", "kid": "oct-1"}, SECRET))
 
 
-def test_shared_secrets_are_taken_only_where_they_are_named(load: Load) -> None:
+def test_shared_secrets_are_used_only_if_the_file_allows_hmac(load: Load) -> None:
     refused(load(RSA.jwk, OCT), by_hand({"alg": "HS256", "kid": "oct-1"}, SECRET))
 
 
-def test_only_algorithms_of_the_file_are_taken(load: Load) -> None:
+def test_only_algorithms_of_the_file_are_accepted(load: Load) -> None:
     access = load(RSA.jwk, EC.jwk, algorithms=["ES256"])
     assert identify(access, EC.sign()).id == "jwt:alice"
     refused(access, RSA.sign())
 
 
-def test_without_kid_only_one_key_can_be_meant(load: Load) -> None:
+def test_a_token_without_kid_needs_a_single_fitting_key(load: Load) -> None:
     nameless = Signer("RS256")
     assert identify(load(nameless.jwk, EC.jwk), nameless.sign()).id == "jwt:alice"
     reason = refused(load(nameless.jwk, RSA.jwk), nameless.sign())
-    assert reason == "the token does not say which of several keys it is for"
+    assert reason == "several keys fit the token, and it does not name one"
 
 
-def test_keys_are_used_for_what_they_say(load: Load) -> None:
+def test_use_key_ops_and_alg_of_a_key_are_respected(load: Load) -> None:
     assert identify(load({**RSA.jwk, "use": "sig", "alg": "RS256"}), RSA.sign()).id == "jwt:alice"
     refused(load({**RSA.jwk, "alg": "RS512"}), RSA.sign())
     refused(load({**RSA.jwk, "use": "enc"}, EC.jwk), RSA.sign())
     refused(load({**RSA.jwk, "key_ops": ["encrypt"]}, EC.jwk), RSA.sign())
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
+def test_unusable_keys_are_skipped(load: Load) -> None:
+    keys: list[Any] = [
         {}, {"kty": "RSA"}, {"kty": "RSA", "n": "AQAB", "e": "AQAB"}, {"kty": "EC", "crv": "P-256"},
         {"kty": "OKP", "crv": "X25519", "x": "AA"}, {"kty": "oct", "k": "c2hvcnQ"}, {"kty": []},
         {"kty": "RSA", "n": 1, "e": None}, {**RSA.jwk, "kid": 1}, {**RSA.jwk, "key_ops": 1},
         {**RSA.jwk, "alg": 1}, {**RSA.jwk, "alg": "none"}, {**EC.jwk, "x": EC.jwk["y"]},
-        1, None, [],
-    ],
-)  # fmt: skip
-def test_keys_that_cannot_be_used_are_left_out(load: Load, key: Any) -> None:
-    with pytest.raises(AccessFileInvalid, match="no key that can be used"):
-        load(key)
-    assert identify(load(key, EC.jwk), EC.sign()).id == "jwt:alice"
+        {"kty": "oct"}, {**RSA.jwk, "alg": "HS256"}, {**EC.jwk, "alg": "ES384"}, 1, None, [],
+    ]  # fmt: skip
+    for key in keys:
+        with pytest.raises(AccessFileInvalid, match="no usable key"):
+            load(key)
+        assert identify(load(key, EC.jwk), EC.sign()).id == "jwt:alice"
 
 
-def test_an_rsa_key_that_is_too_short_is_left_out(load: Load) -> None:
+def test_an_rsa_key_that_is_too_short_is_skipped(load: Load) -> None:
     weak = rsa.generate_private_key(public_exponent=65537, key_size=1024)
-    with pytest.raises(AccessFileInvalid, match="no key that can be used"):
+    with pytest.raises(AccessFileInvalid, match="no usable key"):
         load(json.loads(RSAAlgorithm.to_jwk(weak.public_key())))
 
 
@@ -294,7 +292,7 @@ def test_a_private_key_in_the_file_verifies_as_its_public_half(load: Load) -> No
     assert identify(load({**RSA.jwk, "d": b64(raw)}), RSA.sign()).id == "jwt:alice"
 
 
-def test_clocks_may_be_apart_as_far_as_the_file_says(load: Load) -> None:
+def test_leeway_tolerates_a_difference_of_clocks(load: Load) -> None:
     now = int(time.time())
     access = load(RSA.jwk, leeway_s=60)
     principal = identify(access, RSA.sign(exp=now - 5, nbf=now + 5, iat=now + 5))
@@ -303,34 +301,36 @@ def test_clocks_may_be_apart_as_far_as_the_file_says(load: Load) -> None:
     refused(access, RSA.sign(exp=now - 70))
 
 
-def test_any_of_several_audiences_will_do(load: Load) -> None:
+def test_any_of_several_audiences_is_accepted(load: Load) -> None:
     access = load(RSA.jwk, audience=["a", "b"])
     assert identify(access, RSA.sign(aud="a")).id == "jwt:alice"
     assert identify(access, RSA.sign(aud=["x", "b"])).id == "jwt:alice"
     refused(access, RSA.sign(aud=AUDIENCE))
 
 
-@pytest.mark.parametrize("subject", ["a" * 3000, "a\nb", "\ud800", "a\x1b[31m", "\u202e"])
-def test_a_subject_is_bounded_and_printable_as_an_id(load: Load, subject: str) -> None:
+def test_an_id_is_bounded_and_printable(load: Load) -> None:
     access = load(RSA.jwk)
-    principal = identify(access, by_key(RSA, json.dumps(good_claims(sub=subject)).encode()))
-    assert principal.id.startswith("jwt:sha256:")
+    for subject in ("a" * 3000, "a\nb", "\ud800", "a\x1b[31m", "\u202e"):
+        token = by_key(RSA, json.dumps(good_claims(sub=subject)).encode())
+        assert identify(access, token).id.startswith("jwt:sha256:")
     assert identify(access, RSA.sign(sub=None)).id == "jwt:"
 
 
-def test_a_far_exp_stays_a_time_that_timers_take(load: Load) -> None:
-    principal = identify(load(RSA.jwk), RSA.sign(exp=10**300))
-    assert principal.expires_at is not None
-    assert float(principal.expires_at) == principal.expires_at
+def test_a_far_exp_stays_exact_as_a_float_of_timers(load: Load) -> None:
+    access = load(RSA.jwk)
+    for exp in (10**300, 10**400):
+        principal = identify(access, RSA.sign(exp=exp))
+        assert principal.expires_at is not None
+        assert float(principal.expires_at) == principal.expires_at
 
 
-def test_a_jwt_in_the_query_may_read(load: Load) -> None:
+def test_a_jwt_in_the_query_may_only_read(load: Load) -> None:
     token = RSA.sign("*:/chat-rooms")
     principal = load(RSA.jwk).identify(asking(query=f"access_token={token}"))
     assert [each for each in Operation if principal.may(each, b"chat-rooms\0a")] == ["read"]
 
 
-def test_after_a_reload_a_principal_holds_only_under_the_same_rules(
+def test_after_a_reload_a_principal_is_valid_only_with_the_same_settings_and_key(
     load: Load, tmp_path: Path
 ) -> None:
     access = load(RSA.jwk, EC.jwk)
