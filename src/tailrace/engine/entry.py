@@ -51,7 +51,11 @@ class StreamEntry(Entry[StreamState]):
     __slots__ = ("bucket", "dirty_bytes", "dirty_records", "listener", "touched_at")
 
     def __init__(self, key: bytes, state: StreamState | None) -> None:
-        super().__init__(key, state)
+        # Not by `super().__init__`: this runs for every create.
+        self.key = key
+        self.state = state
+        self.durable = state
+        self.pending = None
         # Set by the first record; always None on the base surface, which has no buckets.
         self.bucket: BucketEntry | None = None
         # Since the last checkpoint: what loading would have to replay.

@@ -2,8 +2,9 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from tailrace.engine.entry import Entry
 
@@ -22,7 +23,8 @@ class LruCache(Generic[E]):
 
     def __init__(self, count_max: int, on_evict: Callable[[E], None] | None = None) -> None:
         self._entries: OrderedDict[bytes, E] = OrderedDict()
-        self._evicted: WeakValueDictionary[bytes, E] = WeakValueDictionary()
+        # Not a WeakValueDictionary, whose methods are Python: every miss looks here.
+        self._evicted: dict[bytes, ref[E]] = {}
         self._count_max = count_max
         self._on_evict = on_evict
         self.hits = 0
@@ -41,7 +43,7 @@ class LruCache(Generic[E]):
             self._entries.move_to_end(key)
             self.hits += 1
             return entry
-        entry = self._evicted.get(key)
+        entry = self._in_use(key)
         if entry is None:
             self.misses += 1
         else:
@@ -51,11 +53,16 @@ class LruCache(Generic[E]):
 
     def peek(self, key: bytes) -> E | None:
         """An entry, without using it."""
-        return self._entries.get(key) or self._evicted.get(key)
+        return self._entries.get(key) or self._in_use(key)
+
+    def _in_use(self, key: bytes) -> E | None:
+        evicted = self._evicted.get(key)
+        return None if evicted is None else evicted()
 
     def add(self, entry: E) -> None:
         """Cache an entry; evict others to make room for it."""
-        self.evict(self._count_max - 1)
+        if len(self._entries) >= self._count_max:
+            self.evict(self._count_max - 1)
         self._evicted.pop(entry.key, None)
         self._entries[entry.key] = entry
 
@@ -63,6 +70,10 @@ class LruCache(Generic[E]):
         """Keep at most this many entries."""
         while self._entries and len(self._entries) > count_max:
             key, entry = self._entries.popitem(last=False)
-            self._evicted[key] = entry
+            self._evicted[key] = ref(entry, partial(self._forget, key))
             if self._on_evict is not None:
                 self._on_evict(entry)
+
+    def _forget(self, key: bytes, evicted: "ref[E]") -> None:
+        if self._evicted.get(key) is evicted:
+            del self._evicted[key]

@@ -62,6 +62,9 @@ class Growth(NamedTuple):
     messages: int = 0
 
 
+_CREATED_EMPTY = Growth(1)
+
+
 def create_bucket(state: BucketState | None, now: int) -> BucketState:
     """
     X§1.2.
@@ -115,12 +118,12 @@ def growth(before: StreamState | None, record: Record) -> Growth:
     if type(record) is AppendRecord:
         # Not `Growth(…)`, whose constructor is Python: this runs for every append.
         return _tuple(Growth, (0, len(record.payload), len(record.lengths) or bool(record.payload)))
+    if type(record) is CreateRecord:
+        content = record.content
+        if content is None:
+            return _CREATED_EMPTY
+        return Growth(1, len(content.payload), content.count)
     match record:
-        case CreateRecord(content=None):
-            return Growth(1)
-        case CreateRecord(content=content):
-            assert content is not None
-            return Growth(1, len(content.payload), content.count)
         case DeleteRecord():
             assert before is not None
             return Growth(-1, -stream_bytes(before))
