@@ -35,7 +35,7 @@ def for_each(
         signature = inspect.signature(test)
         kept = [item for item in signature.parameters.values() if item.name not in split]
         looped.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
-        del looped.__wrapped__  # type: ignore[attr-defined]
+        del looped.__wrapped__
         return looped
 
     return decorate

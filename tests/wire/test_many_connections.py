@@ -32,7 +32,9 @@ def crowd(port: int) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize(
+    "secure", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain", "tls"]
+)
 def test_the_store_can_still_open_its_files(tmp_path: Path, secure: bool) -> None:
     """
     Goal: no crowd ends the server by taking every file that it may open.

@@ -218,7 +218,7 @@ class Service:
             request.operation = mode
             reply(self.live.sse(request, stream, where, cursor))
         else:
-            self.reads.answer(request, stream, where, reply, until=until)
+            self.reads.catch_up(request, stream, where, reply, until=until)
         return None
 
     def drain(self) -> None:

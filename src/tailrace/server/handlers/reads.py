@@ -101,7 +101,7 @@ class ReadHandlers:
             headers.append((h.STREAM_EARLIEST_OFFSET, state.earliest.encoded()))
         return Response(200, headers)
 
-    def answer(
+    def catch_up(
         self,
         request: Request,
         stream: StreamEntry,

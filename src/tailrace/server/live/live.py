@@ -124,7 +124,7 @@ class Live:
         cursor = self.cursor(client_cursor)
         start = state.tail if where.offset is None else where.offset
         if start != state.tail:
-            self.reads.answer(request, stream, where, reply, cursor)
+            self.reads.catch_up(request, stream, where, reply, cursor)
             return None
         if state.closed or self.draining:
             reply(self.reads.nothing_new(state, cursor))
