@@ -219,7 +219,7 @@ class ProducerFlows:
             return unreachable
         done = appended(answer, claimed=True)
         if done.duplicate and self._plan.is_named and self._is_foreign(batch, answer):
-            raise ProducerReused(answer.status, self.url, None, "", dict(answer.headers))
+            raise ProducerReused(answer.status, self.url, headers=answer.headers)
         self._acknowledge(batch, done)
         return None
 
@@ -264,7 +264,7 @@ class ProducerFlows:
         elif isinstance(error, ProducerGap):
             if error.expected_seq != 0:
                 if not self._plan.auto_claim:
-                    raise ProducerReused(*error.args)
+                    raise ProducerReused(error.status, error.url, error.code, headers=error.headers)
                 epoch += 1
         elif answer.status != 400:
             # §5.2.1: 400 if the epoch is a new one and does not begin at 0. So it is ours.
