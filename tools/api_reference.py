@@ -35,7 +35,7 @@ class Sources:
 
     def __init__(self) -> None:
         self.classes: dict[str, ast.ClassDef] = {}
-        for path in sorted(SOURCE.glob("*.py")):
+        for path in sorted(SOURCE.rglob("*.py")):
             for node in ast.parse(path.read_text()).body:
                 if isinstance(node, ast.ClassDef):
                     self.classes[node.name] = node

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.client.batching import Batching, Limits
+from tailrace.client.batch_queue import Batching, Limits
 from tailrace.client.encoding import encode_json
 from tailrace.client.errors import (
     NotFound,
@@ -30,7 +30,7 @@ from tailrace.client.errors import (
     Unreachable,
 )
 from tailrace.client.flow import Answer, Body, Call, Flow, Retry, Send, Value, Wait
-from tailrace.client.producing import Plan, ProducerFlows
+from tailrace.client.producer_flows import Plan, ProducerFlows
 from tailrace.client.requests import Options
 from tailrace.client.values import Appended
 from tailrace.protocol.errors import ProducerEpochStart

@@ -14,12 +14,12 @@ from tailrace.cli.files import STANDARD, written
 from tailrace.cli.output import Output, human_bytes, on_terminal, report
 from tailrace.cli.progress import Progress, progress_option, shown
 from tailrace.client import Retry, TailraceError
-from tailrace.client.connections import Connections
 from tailrace.client.errors import AnswerInvalid, Unreachable
 from tailrace.client.flow import Flow, Give, Piece, expect
 from tailrace.client.items import Items
 from tailrace.client.requests import Options, make_call, server_url
-from tailrace.client.sync_shell import Handle, Shell, iterates
+from tailrace.client.sync.connections import Connections
+from tailrace.client.sync.driver import Handle, Shell, iterates
 
 __all__ = ["backup"]
 

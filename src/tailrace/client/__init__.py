@@ -27,8 +27,8 @@ from tailrace.client.errors import (
     Unreachable,
 )
 from tailrace.client.flow import Retry
-from tailrace.client.sync import Bucket, Client, Stream
-from tailrace.client.sync_producer import Producer
+from tailrace.client.sync.client import Bucket, Client, Stream
+from tailrace.client.sync.producer import Producer
 from tailrace.client.values import (
     Appended,
     Bootstrap,
@@ -49,8 +49,8 @@ from tailrace.client.values import (
 )
 
 if TYPE_CHECKING:
-    from tailrace.client.aio import AsyncBucket, AsyncClient, AsyncStream
-    from tailrace.client.aio_producer import AsyncProducer, Delivery
+    from tailrace.client.aio.client import AsyncBucket, AsyncClient, AsyncStream
+    from tailrace.client.aio.producer import AsyncProducer, Delivery
 
 __all__ = [
     "AnswerInvalid",
@@ -98,11 +98,11 @@ __all__ = [
 ]
 
 _LATER = {
-    "AsyncBucket": "aio",
-    "AsyncClient": "aio",
-    "AsyncProducer": "aio_producer",
-    "AsyncStream": "aio",
-    "Delivery": "aio_producer",
+    "AsyncBucket": "aio.client",
+    "AsyncClient": "aio.client",
+    "AsyncProducer": "aio.producer",
+    "AsyncStream": "aio.client",
+    "Delivery": "aio.producer",
 }
 
 

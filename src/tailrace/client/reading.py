@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tailrace.client.answers import chunk_of
 from tailrace.client.decoding import json_items, split_place, text_chunks
 from tailrace.client.encoding import is_json
 from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
@@ -31,6 +30,7 @@ from tailrace.client.flow import (
 )
 from tailrace.client.items import Items, each
 from tailrace.client.requests import Options, make_call
+from tailrace.client.responses import chunk_of
 from tailrace.client.sse import EventParser
 from tailrace.client.values import Chunk, Item, TextChunk
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from tailrace.client.batching import Batching
+from tailrace.client.batch_queue import Batching
 
 __all__ = ["STOP", "Monitor", "Stay"]
 

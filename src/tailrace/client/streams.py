@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Final
 from uuid import uuid4
 
-from tailrace.client.answers import appended, is_true, next_offset
-from tailrace.client.batching import Limits
+from tailrace.client.batch_queue import Limits
 from tailrace.client.encoding import as_bytes, encode_json
 from tailrace.client.flow import Body, Flow, expect, expect_gone
-from tailrace.client.producing import Plan, ProducerSetup
+from tailrace.client.producer_flows import Plan, ProducerSetup
 from tailrace.client.recovery import RecoveryFlows
 from tailrace.client.requests import is_header_text
+from tailrace.client.responses import appended, is_true, next_offset
 from tailrace.client.values import Appended, Created, Head, ProducerClaim
 
 __all__ = ["StreamFlows"]

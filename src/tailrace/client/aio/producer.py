@@ -7,10 +7,10 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tailrace.client.aio_shell import AsyncHandle, AsyncShell, runs
-from tailrace.client.batching import Batching
+from tailrace.client.aio.driver import AsyncHandle, AsyncShell, runs
+from tailrace.client.batch_queue import Batching
 from tailrace.client.encoding import as_bytes, check_message, encode_json
-from tailrace.client.producing import ProducerFlows, ProducerSetup
+from tailrace.client.producer_flows import ProducerFlows, ProducerSetup
 from tailrace.client.requests import Options
 from tailrace.client.streams import StreamFlows
 from tailrace.client.values import Appended

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from types import TracebackType
 
-from tailrace.client.aio_producer import produces
-from tailrace.client.aio_shell import AsyncHandle, AsyncShell, iterates, runs
+from tailrace.client.aio.driver import AsyncHandle, AsyncShell, iterates, runs
+from tailrace.client.aio.producer import produces
 from tailrace.client.buckets import BucketFlows
 from tailrace.client.bulk import BulkFlows
 from tailrace.client.flow import Retry

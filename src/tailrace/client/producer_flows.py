@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from tailrace.client.answers import appended
-from tailrace.client.batching import Batch, Batching, Limits
+from tailrace.client.batch_queue import Batch, Batching, Limits
 from tailrace.client.encoding import is_json
 from tailrace.client.errors import (
     AnswerInvalid,
@@ -31,6 +30,7 @@ from tailrace.client.errors import (
 )
 from tailrace.client.flow import PASSING, Answer, Body, Call, Flow, Send, Value, Wait, refused, send
 from tailrace.client.requests import Options, make_call
+from tailrace.client.responses import appended
 from tailrace.client.slots import STOP, Monitor, Stay
 from tailrace.client.values import Appended, ProducerClaim
 

@@ -9,7 +9,6 @@ from functools import wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
-from tailrace.client.connections import Connections
 from tailrace.client.errors import AnswerInvalid, Unreachable
 from tailrace.client.flow import (
     Ahead,
@@ -26,6 +25,7 @@ from tailrace.client.flow import (
 )
 from tailrace.client.items import Items
 from tailrace.client.requests import Options
+from tailrace.client.sync.connections import Connections
 
 __all__ = ["Handle", "Shell", "iterates", "runs"]
 

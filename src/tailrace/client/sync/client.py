@@ -5,12 +5,12 @@ from types import TracebackType
 
 from tailrace.client.buckets import BucketFlows
 from tailrace.client.bulk import BulkFlows
-from tailrace.client.connections import Connections
 from tailrace.client.flow import Retry
 from tailrace.client.requests import Options, Text, bucket_url, server_url, stream_url
 from tailrace.client.streams import StreamFlows
-from tailrace.client.sync_producer import produces
-from tailrace.client.sync_shell import Handle, Shell, iterates, runs
+from tailrace.client.sync.connections import Connections
+from tailrace.client.sync.driver import Handle, Shell, iterates, runs
+from tailrace.client.sync.producer import produces
 
 __all__ = ["Bucket", "Client", "Stream"]
 
