@@ -21,7 +21,7 @@ from tailrace.client import (
 )
 from tailrace.client.buckets import BucketFlows
 from tailrace.client.errors import refusal
-from tailrace.client.flow import Answer, Body, Flow, Send
+from tailrace.client.flow import Body, Flow, Response, Send
 from tailrace.client.requests import Options
 
 TEXT = "text/plain"
@@ -174,8 +174,8 @@ def survey_of(*pages: dict[str, Any], since: str | None = None) -> tuple[Survey,
     try:
         while True:
             if isinstance(effect, Send):
-                asked.append(effect.call.url.partition("?")[2])
-                effect = flow.send(Answer(200, {}, effect.call.url))
+                asked.append(effect.request.url.partition("?")[2])
+                effect = flow.send(Response(200, {}, effect.request.url))
             else:
                 assert isinstance(effect, Body)
                 effect = flow.send(json.dumps(next(answers)).encode())

@@ -27,15 +27,16 @@ from tailrace.client.errors import (
     refusal,
 )
 from tailrace.client.flow import (
-    Answer,
     Body,
-    Call,
     Effect,
+    Evaluate,
     Flow,
+    MakeRequest,
     Piece,
+    Request,
+    Response,
     Retry,
     Send,
-    Value,
     Wait,
     send,
 )
@@ -46,11 +47,19 @@ URL = "http://server/v1/stream/s"
 CALM = Retry(attempts_max=4, first_s=1.0, longest_s=3.0, jitter=lambda: 1.0)
 
 
-def answer(status: int, **headers: str) -> Answer:
-    return Answer(status, {name.replace("_", "-"): value for name, value in headers.items()}, URL)
+def making(method: str, *, safe: bool = True) -> MakeRequest:
+    def make() -> Flow[Request]:
+        yield from ()
+        return Request(method, URL, safe=safe, retry=CALM)
+
+    return make
 
 
-def play(flow: Flow[Any], *outcomes: Answer | Unreachable) -> tuple[Any, list[Effect]]:
+def answer(status: int, **headers: str) -> Response:
+    return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, URL)
+
+
+def play(flow: Flow[Any], *outcomes: Response | Unreachable) -> tuple[Any, list[Effect]]:
     """Drive a flow with prepared outcomes of its requests; its result, or error, and effects."""
     effects: list[Effect] = []
     left = list(outcomes)
@@ -61,8 +70,8 @@ def play(flow: Flow[Any], *outcomes: Answer | Unreachable) -> tuple[Any, list[Ef
             effects.append(effect)
             if isinstance(effect, Send):
                 outcome = left.pop(0)
-            elif isinstance(effect, Value):
-                outcome = effect.source()
+            elif isinstance(effect, Evaluate):
+                outcome = effect.function()
             elif isinstance(effect, Body | Piece):
                 outcome = b""
             if isinstance(outcome, Unreachable):
@@ -85,65 +94,63 @@ def waits(effects: list[Effect]) -> list[float]:
 class TestRetries:
     def test_pauses_grow_up_to_the_longest(self) -> None:
         lost = Unreachable(URL, "lost")
-        result, effects = play(send(Call("GET", URL), CALM), lost, lost, lost, answer(200))
+        result, effects = play(send(making("GET")), lost, lost, lost, answer(200))
         assert result.status == 200
         assert waits(effects) == [1.0, 2.0, 3.0]
 
     def test_after_the_last_attempt_the_error_is_the_callers(self) -> None:
         lost = [Unreachable(URL, str(at)) for at in range(4)]
-        result, effects = play(send(Call("GET", URL), CALM), *lost)
+        result, effects = play(send(making("GET")), *lost)
         assert result is lost[-1]
         assert len(waits(effects)) == 3
 
     @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
     def test_failures_that_pass_are_tried_again(self, status: int) -> None:
-        result, effects = play(send(Call("GET", URL), CALM), answer(status), answer(200))
+        result, effects = play(send(making("GET")), answer(status), answer(200))
         assert result.status == 200
         assert waits(effects) == [1.0]
 
     @pytest.mark.parametrize("status", [200, 204, 304, 400, 403, 404, 409, 410, 413, 501])
     def test_answers_are_not(self, status: int) -> None:
-        result, effects = play(send(Call("GET", URL), CALM), answer(status))
+        result, effects = play(send(making("GET")), answer(status))
         assert result.status == status
         assert waits(effects) == []
 
     def test_the_server_says_how_long_in_seconds(self) -> None:
         failed = answer(503, retry_after="7")
-        _, effects = play(send(Call("GET", URL), CALM), failed, answer(200))
+        _, effects = play(send(making("GET")), failed, answer(200))
         assert waits(effects) == [7.0]
 
     def test_the_server_says_how_long_by_a_date(self) -> None:
         failed = answer(503, retry_after=formatdate(time() + 60, usegmt=True))
-        _, effects = play(send(Call("GET", URL), CALM), failed, answer(200))
+        _, effects = play(send(making("GET")), failed, answer(200))
         assert 30 < waits(effects)[0] <= 60
 
     @pytest.mark.parametrize("value", ["soon", "-3", "1.5", "", "999999999999"])
     def test_what_it_says_is_taken_with_care(self, value: str) -> None:
         failed = answer(503, retry_after=value)
-        _, effects = play(send(Call("GET", URL), CALM), failed, answer(200))
+        _, effects = play(send(making("GET")), failed, answer(200))
         assert waits(effects) == [300.0 if value.startswith("9") else 1.0]
 
 
 class TestWhatIsNotSafe:
     """An append without a producer: stored twice would be worse than an error."""
 
-    CALL = Call("POST", URL, safe=False)
-
     @pytest.mark.parametrize("status", [500, 502, 503, 504])
     def test_a_failure_that_may_have_stored_it_is_not_tried_again(self, status: int) -> None:
-        result, _ = play(send(self.CALL, CALM), answer(status))
+        result, _ = play(send(making("POST", safe=False)), answer(status))
         assert result.status == status
 
     def test_a_lost_answer_is_not_tried_again(self) -> None:
         lost = Unreachable(URL, "lost", sent=True)
-        assert play(send(self.CALL, CALM), lost)[0] is lost
+        assert play(send(making("POST", safe=False)), lost)[0] is lost
 
     def test_what_was_not_sent_is_tried_again(self) -> None:
         down = Unreachable(URL, "refused", sent=False)
-        assert play(send(self.CALL, CALM), down, answer(204))[0].status == 204
+        assert play(send(making("POST", safe=False)), down, answer(204))[0].status == 204
 
     def test_what_was_turned_away_is_tried_again(self) -> None:
-        assert play(send(self.CALL, CALM), answer(429), answer(204))[0].status == 204
+        assert play(send(making("POST", safe=False)), answer(429), answer(204))[0].status == 204
 
 
 class TestTail:
@@ -163,7 +170,7 @@ class TestTail:
         flow = StreamFlows(URL, Options(retry=CALM)).tail().flow
         result, effects = play(flow, here, answer(406), closed)
         assert result is None
-        asked = [effect.call.url for effect in effects if isinstance(effect, Send)]
+        asked = [effect.request.url for effect in effects if isinstance(effect, Send)]
         assert [url.partition("?")[2].partition("&")[0] for url in asked] == [
             "offset=-1",
             "live=sse",
@@ -251,7 +258,9 @@ def test_what_is_asked_for_is_asked_again_before_a_retry() -> None:
     tokens = iter(range(10))
     flows = StreamFlows(URL, Options({"authorization": lambda: str(next(tokens))}, retry=CALM))
     _, effects = play(flows.head(), answer(503), answer(503), answer(404))
-    sent = [effect.call.headers["authorization"] for effect in effects if isinstance(effect, Send)]
+    sent = [
+        effect.request.headers["authorization"] for effect in effects if isinstance(effect, Send)
+    ]
     assert sent == ["0", "1", "2"]
 
 

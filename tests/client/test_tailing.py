@@ -15,7 +15,7 @@ from tailrace.client.errors import (
     TailraceError,
     Unreachable,
 )
-from tailrace.client.flow import Ahead, Answer, Body, Flow, Give, Piece, Retry, Send, Wait
+from tailrace.client.flow import Body, Flow, Give, Piece, Prefetch, Response, Retry, Send, Wait
 from tailrace.client.requests import Options
 from tailrace.client.streams import StreamFlows
 
@@ -25,18 +25,18 @@ TEXT = "text/plain"
 EVENTS = "text/event-stream"
 
 
-def caught_up(body: bytes = b"", offset: str = "5", kind: str = TEXT) -> tuple[Answer, list[Any]]:
+def caught_up(body: bytes = b"", offset: str = "5", kind: str = TEXT) -> tuple[Response, list[Any]]:
     headers = {
         "content-type": kind,
         "stream-next-offset": offset,
         "stream-up-to-date": "true",
         "stream-cursor": "c1",
     }
-    return Answer(200, headers, URL), [body]
+    return Response(200, headers, URL), [body]
 
 
-def events(*pieces: bytes | Unreachable, kind: str = EVENTS) -> tuple[Answer, list[Any]]:
-    return Answer(200, {"content-type": kind}, URL), [*pieces, b""]
+def events(*pieces: bytes | Unreachable, kind: str = EVENTS) -> tuple[Response, list[Any]]:
+    return Response(200, {"content-type": kind}, URL), [*pieces, b""]
 
 
 def control(offset: str, more: str = "") -> bytes:
@@ -66,7 +66,7 @@ class Played:
                 )
                 outcome = None
                 if isinstance(effect, Send):
-                    self.sent.append(effect.call.url.partition("?")[2])
+                    self.sent.append(effect.request.url.partition("?")[2])
                     found = next(answers)
                     if isinstance(found, Exception):
                         outcome = found
@@ -79,7 +79,7 @@ class Played:
                 elif isinstance(effect, Wait):
                     self.waits.append(effect.seconds)
                 else:
-                    assert isinstance(effect, Ahead)
+                    assert isinstance(effect, Prefetch)
         except StopIteration:
             self.ended = True
         except TailraceError as error:
@@ -140,9 +140,9 @@ def test_a_quiet_stream_may_be_cut_off_again_and_again() -> None:
     assert len(played.waits) == 50
 
 
-@pytest.mark.parametrize("failure", [CUT, (Answer(504, {}, URL), [b""])], ids=["cut", "504"])
+@pytest.mark.parametrize("failure", [CUT, (Response(504, {}, URL), [b""])], ids=["cut", "504"])
 def test_where_events_do_not_get_through_it_polls(failure: Any) -> None:
-    closed = Answer(200, {"stream-next-offset": "6", "stream-closed": "true"}, URL), [b"!"]
+    closed = Response(200, {"stream-next-offset": "6", "stream-closed": "true"}, URL), [b"!"]
     played = tail(caught_up(), failure, failure, failure, closed)
     assert [query.partition("live=")[2].partition("&")[0] for query in played.sent] == [
         "",
@@ -156,7 +156,7 @@ def test_where_events_do_not_get_through_it_polls(failure: Any) -> None:
 
 def test_and_then_tries_events_again() -> None:
     """They may have failed by chance."""
-    nothing = Answer(204, {"stream-next-offset": "5", "stream-up-to-date": "true"}, URL), [b""]
+    nothing = Response(204, {"stream-next-offset": "5", "stream-up-to-date": "true"}, URL), [b""]
     answers = [caught_up(), CUT, CUT, CUT, *[nothing] * 10, events(control("9", CLOSED))]
     played = tail(*answers)
     assert played.ended
@@ -164,7 +164,7 @@ def test_and_then_tries_events_again() -> None:
 
 
 def test_failures_do_not_go_on_for_ever() -> None:
-    played = tail(caught_up(), *[(Answer(503, {}, URL), [b""])] * 20)
+    played = tail(caught_up(), *[(Response(503, {}, URL), [b""])] * 20)
     assert isinstance(played.error, ServerFailed)
     assert len(played.sent) == 1 + RETRY.attempts_max
 
@@ -182,7 +182,7 @@ def test_a_content_type_is_the_same_in_capitals() -> None:
 
 
 def test_what_is_not_in_base64_is_an_error_of_ours() -> None:
-    answer = Answer(200, {"content-type": EVENTS, "stream-sse-data-encoding": "base64"}, URL)
+    answer = Response(200, {"content-type": EVENTS, "stream-sse-data-encoding": "base64"}, URL)
     played = tail(caught_up(), (answer, [b"event: data\ndata: abcde\n\n" + control("9")]))
     assert isinstance(played.error, AnswerInvalid)
 
@@ -191,8 +191,8 @@ def test_places_hold_where_chunks_are_cut_otherwise() -> None:
     """Resumed in the middle of what came together, from a server that now sends it in three."""
     headers = {"content-type": "application/json", "stream-next-offset": "a"}
     chunks = [
-        (Answer(200, headers, URL), [b"[1,2]"]),
-        (Answer(200, {**headers, "stream-next-offset": "b"}, URL), [b"[3]"]),
+        (Response(200, headers, URL), [b"[1,2]"]),
+        (Response(200, {**headers, "stream-next-offset": "b"}, URL), [b"[3]"]),
         caught_up(b"[4,5]", "c", "application/json"),
     ]
     flows = StreamFlows(URL, Options(retry=RETRY))
@@ -224,10 +224,10 @@ def test_now_is_settled_before_messages_are_counted() -> None:
 
 def test_a_snapshot_that_does_not_help_is_met_once() -> None:
     """A server that does not retain what follows its own snapshot."""
-    gone = Answer(410, {}, URL), [b""]
-    moved = Answer(307, {"location": "/s/snapshot/5"}, URL), [b""]
+    gone = Response(410, {}, URL), [b""]
+    moved = Response(307, {"location": "/s/snapshot/5"}, URL), [b""]
     headers = {"content-type": TEXT, "stream-snapshot-offset": "5"}
-    snapshot = Answer(200, headers, URL), [b"state"]
+    snapshot = Response(200, headers, URL), [b"state"]
     flows = StreamFlows(URL, Options(retry=RETRY))
     played = Played(
         flows.read_or_bootstrap().flow, iter([gone, moved, snapshot, gone, moved, snapshot])

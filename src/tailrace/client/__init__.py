@@ -1,8 +1,16 @@
 """
 The client: write, read and follow durable streams, on any server of the protocol.
 
-`flow` and what lies beside it decide everything; `sync` and `aio` only perform it. What is
-asynchronous is imported when it is asked for: aiohttp takes a quarter of a second.
+Every operation is a flow (`flow`): a generator that decides what to send, when to retry and where
+to resume. It yields effects ("send this request", "wait"), and a driver performs them:
+
+    streams, reading, snapshots, recovery   flows of a stream
+    buckets, bulk                           flows of a bucket, and of many streams at once
+    producer_flows, batch_queue             flows of a producer, and the batches it has to deliver
+    handle                                  the methods of both clients, made from the flows
+    sync, aio                               the blocking and the asynchronous client and driver
+
+`aio` is imported on first use, because importing aiohttp takes a quarter of a second.
 """
 
 from importlib import import_module
@@ -97,16 +105,13 @@ __all__ = [
     "Unreachable",
 ]
 
-_LATER = {
-    "AsyncBucket": "aio.client",
-    "AsyncClient": "aio.client",
-    "AsyncProducer": "aio.producer",
-    "AsyncStream": "aio.client",
-    "Delivery": "aio.producer",
+_LAZY = {
+    **dict.fromkeys(("AsyncBucket", "AsyncClient", "AsyncStream"), "aio.client"),
+    **dict.fromkeys(("AsyncProducer", "Delivery"), "aio.producer"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -1,25 +1,28 @@
 """
 A producer at work, as flows (§5.2.1).
 
-Several slots run side by side, a thread or a task each. A slot takes the next batch and does not
-let go of it until it is stored, or the producer ends. What is shared is `Batching`; a `Monitor`
-makes sure that one slot changes it at a time, and lets others wait for a change.
+Several workers run concurrently, each in a thread or a task. A worker takes the next batch from the
+`BatchQueue` and keeps it until it is stored, or the producer ends. `ProducerFlows` has a subclass
+for threads and one for tasks: they make sure that one worker at a time changes the queue
+(`changing`), and let others wait for a change (`wait`).
 
-A producer id that the user chose may have been used before. Then the server would take our first
-batches for copies of earlier ones, answer that all is well, and drop them. So a producer with a
-given id introduces itself: it sends its first batch with a sequence number that no server can
-accept, and learns from the refusal which epoch is stored and which number is expected. Nothing is
-stored by that, so it may be repeated.
+A producer id that the user chose may have been used before. The server would then take the first
+batches for retries of earlier ones, acknowledge them, and drop them. A producer with a given id
+therefore probes first: it sends its first batch with a sequence number that no server can accept,
+and learns from the rejection which epoch is stored and which number is expected. That stores
+nothing, so it may be repeated.
 """
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from time import monotonic
 from typing import Any, Final
 
-from tailrace.client.batch_queue import Batch, Batching, Limits
-from tailrace.client.encoding import is_json
+from tailrace.client.batch_queue import BatchQueue, ProducerBatch, ProducerOptions
+from tailrace.client.encoding import as_bytes, check_message, encode_json, is_json
 from tailrace.client.errors import (
     AnswerInvalid,
     ProducerFenced,
@@ -28,299 +31,360 @@ from tailrace.client.errors import (
     Refused,
     Unreachable,
 )
-from tailrace.client.flow import PASSING, Answer, Body, Call, Flow, Send, Value, Wait, refused, send
-from tailrace.client.requests import Options, make_call
+from tailrace.client.flow import (
+    TRANSIENT,
+    Body,
+    Evaluate,
+    Flow,
+    MakeRequest,
+    Response,
+    Send,
+    Wait,
+    refused,
+    send,
+)
+from tailrace.client.requests import Options, Resource
 from tailrace.client.responses import appended
-from tailrace.client.slots import STOP, Monitor, Stay
 from tailrace.client.values import Appended, ProducerClaim
 
-__all__ = ["Plan", "ProducerFlows", "ProducerSetup"]
+__all__ = ["ProducerFlows", "ProducerOptions"]
 
 _log = logging.getLogger("tailrace.client")
 
+IDLE_S: Final = 5.0
+"""A worker without work for this long ends: most producers write now and then."""
 _SEQ_MAX: Final = 2**53 - 1
-STORED_BEFORE: Final = Appended(next_offset=None, closed=False, duplicate=True)
-"""Of a batch whose own answer is lost, though it is known to be stored."""
+_STOP: Final = object()
+_STORED_BEFORE: Final = Appended(next_offset=None, closed=False, duplicate=True)
+"""The result of a batch that is known to be stored although its own response was lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How a producer writes."""
-
-    content_type: str
-    is_named: bool
-    """The user gave the id: it may have been used before."""
-    auto_claim: bool
-    on_error: Callable[[Exception], object] | None
+def _forever() -> None:
+    return None
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerSetup:
-    """A producer that a shell is to make."""
-
-    url: str
-    producer_id: str
-    epoch: int
-    plan: Plan
-    limits: Limits
-
-    def start(
-        self, options: Options, clock: Callable[[], float], make_delivery: Callable[[], Any]
-    ) -> "tuple[ProducerFlows, Batching]":
-        batching = Batching(self.producer_id, self.epoch, self.limits, clock, make_delivery)
-        return ProducerFlows(self.url, options, self.plan, batching, clock), batching
-
-
-class ProducerFlows:
-    """What a producer does, at one stream."""
+class ProducerFlows(Resource, ABC):
+    """The operations of a producer on one stream."""
 
     def __init__(
-        self, url: str, options: Options, plan: Plan, batching: Batching, clock: Callable[[], float]
+        self,
+        url: str,
+        client_options: Options,
+        options: ProducerOptions,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.url = url
-        self._options = options
-        self._plan = plan
-        self._batching = batching
+        super().__init__(url, client_options)
+        self.queue = BatchQueue(options, clock, self.new_delivery)
         self._clock = clock
-        self._is_introduced = not plan.is_named
+        self._is_json = is_json(options.content_type)
+        self._is_probed = options.producer_id is None
         self._is_told = False
+        """All deliveries have the error that ended the producer."""
         self._is_abandoned = False
         self._is_logged = False
-        self.is_json = is_json(plan.content_type)
-        self.monitor: Monitor
 
-    @property
-    def failure(self) -> Exception | None:
-        return self._batching.failure
+    @abstractmethod
+    def new_delivery(self) -> Any:
+        """The future of a new batch."""
+
+    @abstractmethod
+    def changing(self) -> AbstractContextManager[None]:
+        """Change the queue exclusively, and then wake all that wait."""
+
+    @abstractmethod
+    def wait(self, ready: Callable[[], Any], timeout_s: Callable[[], float | None]) -> Any:
+        """Wait until `ready` returns a value; call it after each change and each timeout."""
+
+    @abstractmethod
+    def start_worker(self, worker: object) -> None:
+        """Run `work` in the background."""
+
+    def check_may_wait(self) -> None:
+        """
+        Check that the caller may wait for this producer.
+
+        Raises:
+            RuntimeError: It runs in a thread of the producer, and would wait for itself.
+        """
 
     # -- for the user ------------------------------------------------------------------------
+
+    def encode(self, value: object) -> bytes:
+        """A value as a message of a JSON stream."""
+        if not self._is_json:
+            raise TypeError("append_json needs a producer with a JSON content_type")
+        return encode_json(value)
+
+    def checked(self, data: bytes | str) -> bytes:
+        """An encoded message."""
+        data = as_bytes(data)
+        check_message(data, as_json=self._is_json)
+        return data
+
+    def wake_workers(self) -> None:
+        """There is something to send: wake idle workers, or start another one."""
+        with self.changing():
+            worker = self.queue.reserve_worker()
+        if worker is not None:
+            self.start_worker(worker)
+
+    def wait_for_room(self, size: int) -> Flow[None]:
+        """Wait until the queue has room for a message, or the producer fails."""
+        queue = self.queue
+        return self._hurry(lambda: queue.failure is not None or queue.has_room(size) or None)
 
     def flush(self) -> Flow[None]:
         """
         Wait until everything that was appended is stored.
 
         Raises:
-            TailraceError: It cannot be: whatever ended the producer.
+            TailraceError: It cannot be stored: the error that ended the producer.
+            RuntimeError: This is a callback in the producer's own thread.
         """
-        last = self._batching.last_index
-        yield from self._delivered(last)
+        yield from self._hurry(partial(self._is_flushed, self.queue.last_index))
+        if self.queue.failure is not None:
+            raise self.queue.failure.with_traceback(None)
 
     def close(self) -> Flow[None]:
-        """
-        Wait until everything is stored, and take no more. The stream stays open.
-
-        Raises:
-            TailraceError: It cannot be: whatever ended the producer.
-        """
-        self.monitor.change(self._end)
-        yield from self._delivered(self._batching.last_index)
+        """Accept no more messages, and flush. The stream stays open."""
+        with self.changing():
+            self.queue.ended = True
+        yield from self.flush()
 
     def close_stream(self) -> Flow[None]:
         """
-        Close the stream after all that was appended, in one step with the last of it.
+        Close the stream after all messages that were appended, in one step with the last of them.
 
-        Exactly once as all else: a retry finds it closed by itself.
+        It happens exactly once, as every append: a retry recognizes its own closure.
 
         Raises:
-            TailraceError: It cannot be: whatever ended the producer.
+            As `flush` does.
         """
-        self.monitor.change(self._batching.add_closure)
-        yield from self._delivered(self._batching.last_index)
+        self.check_may_wait()
+        with self.changing():
+            self.queue.add_closure()
+        yield from self.flush()
 
-    def _end(self) -> None:
-        self._batching.ended = True
+    def undelivered(self) -> list[bytes]:
+        with self.changing():
+            return [item for batch in self.queue.undelivered() for item in batch.items]
 
-    def _delivered(self, index: int) -> Flow[None]:
-        self.monitor.change(partial(self._hurry, 1))
-        if self.monitor.change(self._batching.reserve_slot):
-            # For a closure; and who was interrupted before starting one left none.
-            self.monitor.start_slot()
+    def _hurry(self, ready: Callable[[], Any]) -> Flow[None]:
+        """Wait for something while no batch lingers."""
+        self.check_may_wait()
+        with self.changing():
+            self.queue.hurry += 1
         try:
-            yield from self._wait(partial(self._is_settled, index), lambda: None)
+            # For a closure, and if an interrupt prevented the start of a worker before.
+            self.wake_workers()
+            yield from self._wait(ready)
         finally:
-            self.monitor.change(partial(self._hurry, -1))
-        failure = self._batching.failure
-        if failure is not None:
-            raise failure.with_traceback(None)
+            with self.changing():
+                self.queue.hurry -= 1
 
-    def _hurry(self, by: int) -> None:
-        self._batching.hurry += by
+    def _is_flushed(self, index: int) -> bool | None:
+        is_done = self._is_told if self.queue.failure else self.queue.is_delivered(index)
+        return is_done or None
 
-    def _is_settled(self, index: int) -> bool | None:
-        if self._batching.failure is not None:
-            return self._is_told or None
-        return self._batching.is_delivered(index) or None
+    # -- workers -----------------------------------------------------------------------------
 
-    # -- slots -------------------------------------------------------------------------------
-
-    def slot(self) -> Flow[None]:
+    def work(self, worker: object) -> Flow[None]:
         """Deliver batches, one after another, until there are none."""
-        stay = Stay(self._batching, self._clock)
         try:
             while True:
-                stay.begin_to_wait(self.monitor)
-                batch = yield from self._wait(stay.next, stay.wait_s)
-                if batch is STOP:
+                with self.changing():
+                    self.queue.idle_workers.add(worker)
+                since = self._clock()
+                next_batch = partial(self._next_batch, worker, since)
+                batch = yield from self._wait(next_batch, partial(self._next_timeout_s, since))
+                if batch is _STOP:
                     return
-                if self.monitor.change(self._batching.reserve_slot):
-                    self.monitor.start_slot()
+                self.wake_workers()
                 yield from self._deliver(batch)
         except GeneratorExit:
-            # Its task was cancelled, by the end of the loop or of the producer.
-            if self._batching.undelivered():
+            # Its task was cancelled: the loop ended, or the producer was closed.
+            if self.queue.undelivered():
                 self.fail(Unreachable(self.url, "it ended before everything was stored"))
             raise
         except Exception as error:
-            # Not only what servers say: a user's callable for a header may have failed as well.
+            # Also the error of a user's callable for a header, not only those of servers.
             self.fail(error)
         finally:
-            self.monitor.change(stay.leave)
+            with self.changing():
+                self.queue.remove_worker(worker)
 
-    def _deliver(self, batch: Batch) -> Flow[None]:
-        if not self._is_introduced:
-            yield from self._introduce(batch)
-        retry = self._options.retry
+    def _next_batch(self, worker: object, since: float) -> Any:
+        """A batch, or the signal to stop."""
+        queue = self.queue
+        batch = queue.take()
+        if batch is not None:
+            queue.idle_workers.discard(worker)
+            return batch
+        is_idle = not queue.has_open and self._clock() - since >= IDLE_S
+        if not is_idle and not queue.is_done:
+            return None
+        # In the same step, so that the next message starts a new worker.
+        queue.remove_worker(worker)
+        return _STOP
+
+    def _next_timeout_s(self, since: float) -> float:
+        linger_s = self.queue.linger_left_s()
+        # Without a lingering batch, the change that another worker makes ends the wait.
+        return linger_s if linger_s > 0 else max(0.1, since + IDLE_S - self._clock())
+
+    def _deliver(self, batch: ProducerBatch) -> Flow[None]:
+        if not self._is_probed:
+            yield from self._probe(batch)
+        retry = self.options.retry
         failures = 0
-        while self._batching.failure is None:
-            in_turn = self._batching.in_turn(batch)
+        while self.queue.failure is None:
+            is_next = self.queue.is_next(batch)
             error = yield from self._attempt(batch)
             if error is None:
                 return
             if isinstance(error, ProducerGap):
-                if in_turn:
-                    # Its predecessors were stored, and are not there any more.
+                if is_next:
+                    # The server has lost predecessors that it acknowledged.
                     raise error
-                yield from self._wait(partial(self._turn, batch), lambda: None)
-            elif isinstance(error, ProducerFenced) and self._batching.is_stored(batch):
-                # Its own answer is lost, and that of a later one tells.
-                self._acknowledge(batch, STORED_BEFORE)
+                yield from self._wait(partial(self._may_resend, batch))
+            elif isinstance(error, ProducerFenced) and self.queue.is_stored(batch):
+                # Its own response was lost, and that of a later batch proves that it is stored.
+                self._acknowledge(batch, _STORED_BEFORE)
                 return
             else:
                 failures += 1
-                if not _passes(error) or failures >= retry.attempts_max:
+                is_transient = isinstance(error, Unreachable) or error.status in TRANSIENT
+                if not is_transient or failures >= retry.attempts_max:
                     raise error
                 headers = error.headers if isinstance(error, Refused) else {}
                 yield Wait(retry.pause_s(failures, headers))
 
-    def _attempt(self, batch: Batch) -> Flow[Unreachable | Refused | None]:
-        """Send a batch once: nothing if it is stored, else why not."""
+    def _attempt(self, batch: ProducerBatch) -> Flow[Unreachable | Refused | None]:
+        """Send a batch once: None if it is stored, else the error."""
         assert batch.claim is not None
-        call = yield from self._call(batch, batch.claim)
+        request = yield from self._batch_request(batch, batch.claim)()
         try:
-            answer = yield Send(call)
-            if answer.status not in (200, 204):
-                error: Refused = yield from refused(answer)
-                # Whether an append was stored is unknown after a 5xx; a 429 may be a gateway's.
-                batch.doubtful = batch.doubtful or answer.status in PASSING
+            response = yield Send(request)
+            if response.status not in (200, 204):
+                error: Refused = yield from refused(response)
+                # After a 5xx it is unknown whether it was stored; a 429 may be from a gateway.
+                batch.doubtful = batch.doubtful or response.status in TRANSIENT
                 return error
             yield Body()
         except Unreachable as unreachable:
             batch.doubtful = batch.doubtful or unreachable.sent
             return unreachable
-        done = appended(answer, claimed=True)
-        if done.duplicate and self._plan.is_named and self._is_foreign(batch, answer):
-            raise ProducerReused(answer.status, self.url, headers=answer.headers)
-        self._acknowledge(batch, done)
+        result = appended(response, claimed=True)
+        is_named = self.queue.options.producer_id is not None
+        if result.duplicate and is_named and self._is_foreign(batch, response):
+            raise ProducerReused(response.status, self.url, headers=response.headers)
+        self._acknowledge(batch, result)
         return None
 
-    def _acknowledge(self, batch: Batch, done: Appended) -> None:
-        # Not if another slot has just failed it together with all the rest.
-        if self.monitor.change(partial(self._batching.settle, batch)):
-            # First: whoever waits for a flush finds it told.
-            batch.delivery.set_result(done)
-            self.monitor.change(partial(self._batching.acknowledge, batch))
+    def _acknowledge(self, batch: ProducerBatch, result: Appended) -> None:
+        with self.changing():
+            # False if another worker has just failed all batches.
+            is_first = self.queue.settle(batch)
+        if is_first:
+            # First the delivery: after a flush it is complete.
+            batch.delivery.set_result(result)
+            with self.changing():
+                self.queue.acknowledge(batch)
 
-    def _is_foreign(self, batch: Batch, answer: Answer) -> bool:
+    def _is_foreign(self, batch: ProducerBatch, response: Response) -> bool:
         """
-        Whether what a batch is taken for a copy of is somebody else's.
+        Whether the stored batch that this one duplicates is from another writer.
 
-        It may be itself, delivered twice by the network. The first of an epoch is not thought to
-        be: two who began together must not both believe to have written.
+        It may be this one, delivered twice by the network. The first batch of an epoch is assumed
+        to be foreign: two writers that start together must not both believe to have written.
         """
         assert batch.claim is not None
-        stored = answer.headers.get("producer-seq", "")
-        if stored.isdecimal() and int(stored) >= self._batching.next_seq:
+        stored = response.headers.get("producer-seq", "")
+        if stored.isdecimal() and int(stored) >= self.queue.next_seq:
             return True
-        # (A closure without content is 204 at the first time, too.)
+        # (A closure without content is a 204 the first time, too.)
         return batch.claim.seq == 0 and not batch.doubtful and bool(batch.items)
 
-    def _turn(self, batch: Batch) -> bool | None:
-        return self._batching.failure is not None or self._batching.in_turn(batch) or None
+    def _may_resend(self, batch: ProducerBatch) -> bool | None:
+        return self.queue.failure is not None or self.queue.is_next(batch) or None
 
-    def _introduce(self, batch: Batch) -> Flow[None]:
+    def _probe(self, batch: ProducerBatch) -> Flow[None]:
         """Find an epoch in which nothing was written yet."""
         assert batch.claim is not None
-        claim = ProducerClaim(batch.claim.producer_id, batch.claim.epoch, _SEQ_MAX)
-        call = yield from self._call(batch, claim)
-        answer = yield from send(call, self._options.retry)
-        error = yield from refused(answer)
         epoch = batch.claim.epoch
-        if answer.status in (200, 204):
+        claim = ProducerClaim(batch.claim.producer_id, epoch, _SEQ_MAX)
+        response = yield from send(self._batch_request(batch, claim))
+        error = yield from refused(response)
+        auto_claim = self.queue.options.auto_claim
+        if response.status in (200, 204):
             raise AnswerInvalid(self.url, "the server took a batch whose predecessors are missing")
         if isinstance(error, ProducerFenced) and error.epoch is not None:
-            if not self._plan.auto_claim:
+            if not auto_claim:
                 raise error
             epoch = error.epoch + 1
         elif isinstance(error, ProducerGap):
             if error.expected_seq != 0:
-                if not self._plan.auto_claim:
+                if not auto_claim:
                     raise ProducerReused(error.status, error.url, error.code, headers=error.headers)
                 epoch += 1
-        elif answer.status != 400:
-            # §5.2.1: 400 if the epoch is a new one and does not begin at 0. So it is ours.
+        elif response.status != 400:
+            # §5.2.1: 400 for a new epoch that does not start at 0. The epoch is then unused.
             raise error
-        self.monitor.change(partial(self._introduced, batch, epoch))
+        with self.changing():
+            self.queue.begin_epoch(batch, epoch)
+            self._is_probed = True
 
-    def _introduced(self, batch: Batch, epoch: int) -> None:
-        self._batching.begin_epoch(batch, epoch)
-        self._is_introduced = True
-
-    # -- what both need ----------------------------------------------------------------------
+    # -- errors ------------------------------------------------------------------------------
 
     def fail(self, error: Exception) -> None:
-        """Tell everyone who holds something, and then those who wait for all of it."""
-        batches = self.monitor.change(partial(self._batching.fail, error))
-        if self._batching.failure is not error or self._is_told:
+        """End the producer: complete all deliveries, then wake the callers of `flush`."""
+        with self.changing():
+            batches = self.queue.fail(error)
+        if batches is None:
             return
         for batch in batches:
-            if self._batching.is_stored(batch):
-                batch.delivery.set_result(STORED_BEFORE)
+            if self.queue.is_stored(batch):
+                batch.delivery.set_result(_STORED_BEFORE)
             else:
                 batch.delivery.set_exception(error)
-        self.monitor.change(self._tell)
-        if self._plan.on_error is not None:
-            self._plan.on_error(error)
+        with self.changing():
+            self._is_told = True
+        if self.queue.options.on_error is not None:
+            self.queue.options.on_error(error)
         if self._is_abandoned:
             self.abandon()
 
     def abandon(self) -> None:
-        """Nobody holds the producer any more, and nobody closed it: nobody else would say so."""
+        """The producer was deleted without `close`: log its failure, which nothing else reports."""
         self._is_abandoned = True
-        failure = self._batching.failure
-        if failure is not None and self._plan.on_error is None and not self._is_logged:
+        queue = self.queue
+        if queue.failure is not None and queue.options.on_error is None and not self._is_logged:
             self._is_logged = True
-            count = self._batching.count
-            _log.error("%d messages of a producer were not stored: %s", count, failure)
+            _log.error("%d messages of a producer were not stored: %s", queue.count, queue.failure)
 
-    def _tell(self) -> None:
-        self._is_told = True
-
-    def _wait(self, ready: Callable[[], Any], wait_s: Callable[[], float | None]) -> Flow[Any]:
-        found = yield Value(partial(self.monitor.wait, ready, wait_s))
+    def _wait(
+        self, ready: Callable[[], Any], timeout_s: Callable[[], float | None] = _forever
+    ) -> Flow[Any]:
+        found = yield Evaluate(partial(self.wait, ready, timeout_s))
         return found
 
-    def _call(self, batch: Batch, claim: ProducerClaim) -> Flow[Call]:
-        headers = {"content-type": self._plan.content_type, **claim.headers()}
+    def _batch_request(self, batch: ProducerBatch, claim: ProducerClaim) -> MakeRequest:
+        headers = {"content-type": self.queue.options.content_type, **claim.headers()}
         if batch.closes:
             headers["stream-closed"] = "true"
-        if not batch.items:
-            body = b""
-        elif self.is_json:
-            body = b"[%b]" % b",".join(batch.items)
-        else:
-            body = b"".join(batch.items)
-        return make_call(self._options, "POST", self.url, None, headers, body=body)
+        body = (b"," if self._is_json else b"").join(batch.items)
+        if self._is_json and batch.items:
+            body = b"[%b]" % body
+        return self._request("POST", headers=headers, body=body)
 
 
-def _passes(error: Unreachable | Refused) -> bool:
-    return isinstance(error, Unreachable) or error.status in PASSING
+@contextmanager
+def noting(error: BaseException | None) -> Iterator[None]:
+    """Leave a `with` block of a producer: an error of the block is not hidden by one of `close`."""
+    try:
+        yield
+    except Exception as failed:
+        if error is None:
+            raise
+        if failed is not error:
+            error.add_note(f"The producer could not deliver everything: {failed}")

@@ -1,4 +1,4 @@
-"""Reading on where a stream was shortened: from its snapshot, as a flow (X§2.2, X§3)."""
+"""Reading that falls back to the snapshot, as a flow (X§2.2, X§3)."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -6,8 +6,7 @@ from typing import Any, TypeAlias
 
 from tailrace.client.decoding import json_items, split_place
 from tailrace.client.errors import NotFound, OffsetGone
-from tailrace.client.flow import Flow, Give
-from tailrace.client.items import Items, each
+from tailrace.client.flow import Flow, Give, Items, each
 from tailrace.client.reading import BEGINNING
 from tailrace.client.snapshots import SnapshotFlows
 from tailrace.client.values import Chunk, Item, Snapshot
@@ -15,25 +14,25 @@ from tailrace.client.values import Chunk, Item, Snapshot
 __all__ = ["RecoveryFlows"]
 
 _Decode: TypeAlias = Callable[[str, int], Callable[[Chunk], Iterator[Any]]]
-"""How chunks from an offset on are handed out, so many messages left out."""
+"""Makes the converter of chunks from an offset on, with a number of messages skipped."""
 
 
 class RecoveryFlows(SnapshotFlows):
-    """What readers do that want to arrive, whatever was dropped before they came."""
+    """Reads that fall back to the snapshot."""
 
     def read_or_bootstrap(
         self, offset: str = BEGINNING, *, live: bool = False
     ) -> Items[Snapshot | Chunk]:
         """
-        What is there from an offset on; a `Snapshot` comes instead of what is no longer retained.
+        The content from an offset on; a `Snapshot` replaces what is no longer retained.
 
-        A reader drops what it made of the stream so far when a snapshot comes, and goes on from
-        that. With `live` it then follows, as `tail` does, and meets a snapshot again if it falls
-        behind one.
+        When a snapshot comes, a reader discards its state so far and continues from the snapshot.
+        With `live` it then follows the stream as `tail` does, and receives another snapshot if it
+        falls behind one.
 
         Raises:
             NotFound: There is no such stream.
-            OffsetGone: It is gone, and there is no snapshot instead.
+            OffsetGone: The offset is no longer retained, and there is no snapshot.
         """
         return Items(self._recover(offset, 0, live, lambda _, __: _each_chunk))
 
@@ -41,7 +40,7 @@ class RecoveryFlows(SnapshotFlows):
         self, offset: str = BEGINNING, *, live: bool = False
     ) -> Items[Snapshot | Item]:
         """
-        The same, message by message, of a JSON stream. The snapshot is bytes, of any type.
+        The same for the messages of a JSON stream. The snapshot is bytes, of any type.
 
         Raises:
             As `read_or_bootstrap` does; AnswerInvalid if it is no JSON stream.
@@ -50,8 +49,8 @@ class RecoveryFlows(SnapshotFlows):
         return Items(self._recover(start, skipped, live, partial(json_items, self.url)))
 
     def _recover(self, offset: str, skipped: int, live: bool, decode: _Decode) -> Flow[None]:
-        met: str | None = None
-        offset = yield from self._settled(offset)
+        last: str | None = None
+        offset = yield from self._resolved(offset)
         while True:
             flow = self._tail(offset) if live else self._read(offset)
             try:
@@ -62,10 +61,10 @@ class RecoveryFlows(SnapshotFlows):
                     snapshot = yield from self.snapshot()
                 except NotFound:
                     raise gone from None
-                if snapshot.offset == met:
-                    # A server that does not retain what follows its own snapshot.
+                if snapshot.offset == last:
+                    # The server does not retain what follows its own snapshot.
                     raise
-            met, offset, skipped = snapshot.offset, snapshot.offset, 0
+            last, offset, skipped = snapshot.offset, snapshot.offset, 0
             yield Give((snapshot,))
 
 

@@ -1,32 +1,32 @@
-"""What the heads of answers say."""
+"""Values from the headers of responses."""
 
 from tailrace.client.errors import AnswerInvalid
-from tailrace.client.flow import Answer
+from tailrace.client.flow import Response
 from tailrace.client.values import Appended, Chunk
 
 __all__ = ["appended", "chunk_of", "is_true", "next_offset"]
 
 
-def appended(answer: Answer, *, claimed: bool) -> Appended:
-    """What the answer to an append says."""
-    # §5.2.1: new data of a producer is 200, a retry 204, which need not say where it went.
-    duplicate = claimed and answer.status == 204
-    offset = answer.headers.get("stream-next-offset") if duplicate else next_offset(answer)
-    return Appended(offset, is_true(answer, "stream-closed"), duplicate)
+def appended(response: Response, *, claimed: bool) -> Appended:
+    """The result of an append."""
+    # §5.2.1: new data of a producer is 200, a retry is 204 and may lack the offset.
+    duplicate = claimed and response.status == 204
+    offset = response.headers.get("stream-next-offset") if duplicate else next_offset(response)
+    return Appended(offset, is_true(response, "stream-closed"), duplicate)
 
 
-def next_offset(answer: Answer) -> str:
+def next_offset(response: Response) -> str:
     try:
-        return answer.headers["stream-next-offset"]
+        return response.headers["stream-next-offset"]
     except KeyError:
-        raise AnswerInvalid(answer.url, "the answer has no Stream-Next-Offset") from None
+        raise AnswerInvalid(response.url, "the response has no Stream-Next-Offset") from None
 
 
-def is_true(answer: Answer, header: str) -> bool:
-    return answer.headers.get(header, "").lower() == "true"
+def is_true(response: Response, header: str) -> bool:
+    return response.headers.get(header, "").lower() == "true"
 
 
-def chunk_of(answer: Answer, data: bytes) -> Chunk:
-    closed = is_true(answer, "stream-closed")
-    up_to_date = closed or is_true(answer, "stream-up-to-date")
-    return Chunk(data, next_offset(answer), up_to_date, closed)
+def chunk_of(response: Response, data: bytes) -> Chunk:
+    closed = is_true(response, "stream-closed")
+    up_to_date = closed or is_true(response, "stream-up-to-date")
+    return Chunk(data, next_offset(response), up_to_date, closed)

@@ -1,127 +1,44 @@
-"""`AsyncClient`: what a server has, by calls to await."""
+"""`AsyncClient`: the streams of a server, for asyncio."""
 
-from collections.abc import Mapping
-from types import TracebackType
+from typing import Any
 
-from tailrace.client.aio.driver import AsyncHandle, AsyncShell, iterates, runs
-from tailrace.client.aio.producer import produces
-from tailrace.client.buckets import BucketFlows
-from tailrace.client.bulk import BulkFlows
-from tailrace.client.flow import Retry
-from tailrace.client.requests import Options, Text, bucket_url, server_url, stream_url
+from tailrace.client.aio.driver import AsyncDriver
+from tailrace.client.aio.producer import AsyncProducer
+from tailrace.client.handle import BaseBucket, BaseClient, BaseStream, constructs
 from tailrace.client.streams import StreamFlows
 
 __all__ = ["AsyncBucket", "AsyncClient", "AsyncStream"]
 
 
-class AsyncStream(AsyncHandle[StreamFlows]):
+class AsyncStream(BaseStream[AsyncDriver], driver=AsyncDriver):
     """One stream at its URL; made by `AsyncClient.stream` or `AsyncBucket.stream`."""
 
-    @property
-    def url(self) -> str:
-        return self._flows.url
-
-    create = runs(StreamFlows.create)
-    append = runs(StreamFlows.append)
-    append_json = runs(StreamFlows.append_json)
-    producer = produces(StreamFlows.producer)
-    close = runs(StreamFlows.close)
-    delete = runs(StreamFlows.delete)
-    head = runs(StreamFlows.head)
-    read = iterates(StreamFlows.read)
-    read_all = runs(StreamFlows.read_all)
-    read_text = iterates(StreamFlows.read_text)
-    tail = iterates(StreamFlows.tail)
-    read_json = iterates(StreamFlows.read_json)
-    tail_json = iterates(StreamFlows.tail_json)
-    tail_text = iterates(StreamFlows.tail_text)
-    publish_snapshot = runs(StreamFlows.publish_snapshot)
-    snapshot = runs(StreamFlows.snapshot)
-    bootstrap = runs(StreamFlows.bootstrap)
-    bootstrap_parts = iterates(StreamFlows.bootstrap_parts)
-    read_or_bootstrap = iterates(StreamFlows.read_or_bootstrap)
-    read_json_or_bootstrap = iterates(StreamFlows.read_json_or_bootstrap)
+    producer = constructs(StreamFlows.producer, AsyncProducer)
 
 
-class AsyncBucket(AsyncHandle[BucketFlows]):
+class AsyncBucket(BaseBucket[AsyncDriver, AsyncStream], driver=AsyncDriver):
     """One bucket at its URL; made by `AsyncClient.bucket`."""
 
-    @property
-    def url(self) -> str:
-        return self._flows.url
-
-    def stream(self, stream_id: str) -> AsyncStream:
-        """A stream in this bucket; an id is text and is percent-encoded here."""
-        url = self._flows.stream_url(stream_id)
-        return AsyncStream(self._shell, StreamFlows(url, self._options), self._options)
-
-    create = runs(BucketFlows.create)
-    delete = runs(BucketFlows.delete)
-    info = runs(BucketFlows.info)
-    streams = iterates(BucketFlows.streams)
-    survey = runs(BucketFlows.survey)
+    _stream_type = AsyncStream
 
 
-class AsyncClient(AsyncHandle[BulkFlows]):
+class AsyncClient(BaseClient[AsyncDriver, AsyncStream, AsyncBucket], driver=AsyncDriver):
     """
-    A server's streams, for one event loop; `async with` closes its connections.
+    The streams of a server, for one event loop; `async with` closes its connections.
 
-    Args:
-        url: Of the server, without a path of its own unless it is mounted below one.
-        headers, params: Sent with every request; a value may be something to call for it, before
-            each request: a fresh token.
-        retry: How often, and how patiently, what failed is tried again.
-        timeout_s: How long nothing may come, before a request counts as lost.
+    The arguments are those of `Client`.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, Text] | None = None,
-        params: Mapping[str, Text] | None = None,
-        retry: Retry | None = None,
-        timeout_s: float = 30.0,
-    ) -> None:
-        self.url = server_url(url)
-        options = Options(headers or {}, params or {}, retry or Retry())
-        super().__init__(AsyncShell(timeout_s), BulkFlows(self.url, options), options)
-
-    def stream(self, path: str) -> AsyncStream:
-        """
-        The stream at `/v1/stream/{path}`; a path is text and is percent-encoded here.
-
-        Other servers have their streams elsewhere: a whole `http://` or `https://` URL is taken as
-        it is.
-        """
-        url = stream_url(self.url, path)
-        return AsyncStream(self._shell, StreamFlows(url, self._options), self._options)
-
-    def bucket(self, bucket_id: str) -> AsyncBucket:
-        """The bucket at `/{bucket_id}`."""
-        url = bucket_url(self.url, bucket_id)
-        return AsyncBucket(self._shell, BucketFlows(url, self._options), self._options)
-
-    offsets = runs(BulkFlows.offsets)
-    find = runs(BulkFlows.find)
-    rows = iterates(BulkFlows.rows)
-
-    @property
-    def retry(self) -> Retry:
-        """How often, and how patiently, what failed is tried again."""
-        return self._options.retry
+    _driver_type = AsyncDriver
+    _stream_type = AsyncStream
+    _bucket_type = AsyncBucket
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._shell.close()
+        await self._driver.close()
 
     async def __aenter__(self) -> "AsyncClient":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         await self.close()

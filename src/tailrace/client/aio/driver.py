@@ -1,125 +1,109 @@
-"""The asynchronous shell: performs effects by awaiting them, over aiohttp."""
+"""The asynchronous driver: performs effects by awaiting them, over aiohttp."""
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from functools import wraps
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 
 import aiohttp
 from yarl import URL
 
 from tailrace.client.errors import Unreachable
-from tailrace.client.flow import (
-    Ahead,
-    Answer,
-    Body,
-    Call,
-    Effect,
-    Flow,
-    Give,
-    Piece,
-    Send,
-    Value,
-    Wait,
-)
-from tailrace.client.items import Items
-from tailrace.client.requests import Options
+from tailrace.client.flow import Flow, Give, Items, Request, Response, perform
 
-__all__ = ["AsyncHandle", "AsyncShell", "iterates", "runs"]
+__all__ = ["AsyncDriver"]
 
-P = ParamSpec("P")
 T = TypeVar("T")
-F_co = TypeVar("F_co", covariant=True)
 
 LARGE_BYTES: Final = 1 << 20
 PIECE_BYTES: Final = 64 << 10
 
 
 class _Exchange:
-    """One request at a time, and what is left to read of its answer."""
+    """One request at a time, and the unread rest of its response."""
 
-    def __init__(self, shell: "AsyncShell") -> None:
-        self._shell = shell
+    def __init__(self, driver: "AsyncDriver") -> None:
+        self._driver = driver
         self._session: aiohttp.ClientSession | None = None
         self._response: aiohttp.ClientResponse | None = None
-        self._ahead: tuple[Call, asyncio.Task[aiohttp.ClientResponse]] | None = None
+        self._prefetched: tuple[Request, asyncio.Task[aiohttp.ClientResponse]] | None = None
         self._url = ""
 
-    async def ahead(self, call: Call) -> None:
-        """Begin with a request; if that fails, sending it will tell."""
+    async def prefetch(self, request: Request) -> None:
+        """Start a request. If that fails, `send` raises the error."""
         self.close()
-        self._ahead = call, asyncio.create_task(self._begin(call))
-        # Until it is written, and not until it is answered.
+        self._prefetched = request, asyncio.create_task(self._begin(request))
+        # Lets the task write the request, and does not wait for the response.
         await asyncio.sleep(0)
 
-    async def send(self, call: Call) -> Answer:
-        if self._ahead is not None and self._ahead[0] is call:
-            (_, task), self._ahead = self._ahead, None
+    async def send(self, request: Request) -> Response:
+        if self._prefetched is not None and self._prefetched[0] is request:
+            (_, task), self._prefetched = self._prefetched, None
             response = await task
         else:
             self.close()
-            response = await self._begin(call)
+            response = await self._begin(request)
         self._response = response
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status, headers, call.url)
+        return Response(response.status, headers, request.url)
 
-    async def _begin(self, call: Call) -> aiohttp.ClientResponse:
-        """The answer to a request, once its head is there."""
-        self._url = call.url
+    async def _begin(self, request: Request) -> aiohttp.ClientResponse:
+        """The response to a request, as soon as its headers are there."""
+        self._url = request.url
         if self._session is None:
-            # The same one for a whole flow: if the client is closed meanwhile, the flow ends.
-            self._session = self._shell.session()
+            # One session for the whole flow: closing the client ends the flow.
+            self._session = self._driver.session()
         if self._session.closed:
-            raise RuntimeError("the AsyncClient was closed while this was under way")
-        idle_s = call.idle_s or self._shell.timeout_s
+            raise RuntimeError("the AsyncClient was closed during this operation")
+        idle_s = request.idle_s or self._driver.timeout_s
         try:
-            if len(call.body) <= LARGE_BYTES:
-                return await self._request(self._session, call, idle_s, call.body or None)
-            return await self._upload(self._session, call, idle_s)
+            if len(request.body) <= LARGE_BYTES:
+                return await self._request(self._session, request, idle_s, request.body or None)
+            return await self._upload(self._session, request, idle_s)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise Unreachable(call.url, _reason(error), False) from error
+            raise Unreachable(request.url, _reason(error), False) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Unreachable(call.url, _reason(error)) from error
+            raise Unreachable(request.url, _reason(error)) from error
 
     async def _request(
-        self, session: aiohttp.ClientSession, call: Call, idle_s: float, data: Any
+        self, session: aiohttp.ClientSession, request: Request, idle_s: float, data: Any
     ) -> aiohttp.ClientResponse:
-        timeout = aiohttp.ClientTimeout(None, sock_connect=self._shell.timeout_s, sock_read=idle_s)
+        connect_s = self._driver.timeout_s
+        timeout = aiohttp.ClientTimeout(None, sock_connect=connect_s, sock_read=idle_s)
         return await session.request(
-            call.method,
-            # As it is: it is encoded already.
-            URL(call.url, encoded=True),
-            headers=call.headers,
+            request.method,
+            URL(request.url, encoded=True),
+            headers=request.headers,
             data=data,
             timeout=timeout,
             allow_redirects=False,
         )
 
     async def _upload(
-        self, session: aiohttp.ClientSession, call: Call, idle_s: float
+        self, session: aiohttp.ClientSession, request: Request, idle_s: float
     ) -> aiohttp.ClientResponse:
-        """A large body, piece by piece: aiohttp by itself waits for ever for who does not read."""
+        """Send a large body in pieces: aiohttp has no timeout for a server that does not read."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(idle_s) as deadline:
 
             async def pieces() -> AsyncIterator[bytes]:
-                for at in range(0, len(call.body), PIECE_BYTES):
+                for at in range(0, len(request.body), PIECE_BYTES):
                     deadline.reschedule(loop.time() + idle_s)
-                    yield call.body[at : at + PIECE_BYTES]
+                    yield request.body[at : at + PIECE_BYTES]
                 deadline.reschedule(loop.time() + idle_s)
 
-            headers = {**call.headers, "content-length": str(len(call.body))}
-            return await self._request(session, replace(call, headers=headers), idle_s, pieces())
+            headers = {**request.headers, "content-length": str(len(request.body))}
+            request = replace(request, headers=headers)
+            return await self._request(session, request, idle_s, pieces())
 
-    async def read(self, *, all_of_it: bool) -> bytes:
-        """The rest of the answer, or what comes next of it."""
+    async def read(self, size: int | None) -> bytes:
+        """The next bytes of the response body, or the rest of it without a size."""
         if self._response is None:
             return b""
         try:
-            if all_of_it:
+            if size is None:
                 return await self._response.read()
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -127,22 +111,29 @@ class _Exchange:
             raise Unreachable(self._url, _reason(error)) from error
 
     def close(self) -> None:
-        """Whatever is left of an answer is not wanted."""
+        """Discard the rest of the response."""
         if self._response is not None:
             if self._response.content.at_eof():
-                # All of it was read: the connection can be used again.
+                # It was read to its end: the connection can be used again.
                 self._response.release()
             else:
                 self._response.close()
             self._response = None
-        if self._ahead is not None:
-            self._ahead[1].add_done_callback(_drop)
-            self._ahead[1].cancel()
-            self._ahead = None
+        if self._prefetched is not None:
+            self._prefetched[1].add_done_callback(_discard)
+            self._prefetched[1].cancel()
+            self._prefetched = None
+
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def evaluate(self, function: Callable[[], Any]) -> Any:
+        value = function()
+        return await value if inspect.isawaitable(value) else value
 
 
-def _drop(task: "asyncio.Task[aiohttp.ClientResponse]") -> None:
-    """An answer that nobody waits for any more."""
+def _discard(task: "asyncio.Task[aiohttp.ClientResponse]") -> None:
+    """Close a response that is no longer needed."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()
 
@@ -151,8 +142,8 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-class AsyncShell:
-    """Performs effects by awaiting them."""
+class AsyncDriver:
+    """Runs flows, and awaits each of their effects."""
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -161,14 +152,14 @@ class AsyncShell:
         self._is_closed = False
 
     def session(self) -> aiohttp.ClientSession:
-        """Made with the first request: it belongs to the loop that makes it."""
+        """The session, which belongs to the loop of the first request."""
         loop = asyncio.get_running_loop()
         if self._is_closed:
             raise RuntimeError("this AsyncClient is closed")
         if self._session is None:
-            # Each tail holds one: with a limit, those would keep everything else from running.
+            # Each tail holds a connection: with a limit, tails would block all other requests.
             connector = aiohttp.TCPConnector(limit=0)
-            # As the blocking shell: to decompress costs more than it saves on a fast network.
+            # As the blocking driver: decompression costs more than it saves on a fast network.
             plain = {"accept-encoding": "identity"}
             self._session = aiohttp.ClientSession(connector=connector, headers=plain)
             self._loop = loop
@@ -187,12 +178,12 @@ class AsyncShell:
         result: list[T] = []
         async with aclosing(self._drive(flow, result.append)) as drive:
             async for _ in drive:
-                raise AssertionError("this flow gives items")
+                raise AssertionError("an operation must not give items")
         return result[0]
 
     def iterate(self, items: Items[T]) -> AsyncGenerator[T, None]:
-        """Drive a flow, and hand out what it gives."""
-        # Not by a generator around another: to close the outer one would leave the inner one open.
+        """Drive a flow, and yield the items that it gives."""
+        # Not a generator around another: closing the outer one would leave the inner one open.
         return self._drive(items.flow, lambda _: None)
 
     async def _drive(
@@ -214,65 +205,10 @@ class AsyncShell:
                         yield item
                     continue
                 try:
-                    outcome = await _perform(effect, exchange)
+                    outcome = await perform(effect, exchange)
                 except Exception as failed:
-                    # Not only `Unreachable`: something of the user's may have failed as well.
+                    # Also the error of a user's function, not only `Unreachable`.
                     error = failed
         finally:
             flow.close()
             exchange.close()
-
-
-async def _perform(effect: Effect, exchange: _Exchange) -> Any:
-    match effect:
-        case Send(call):
-            return await exchange.send(call)
-        case Ahead(call):
-            await exchange.ahead(call)
-            return None
-        case Body():
-            return await exchange.read(all_of_it=True)
-        case Piece():
-            return await exchange.read(all_of_it=False)
-        case Wait(seconds):
-            await asyncio.sleep(seconds)
-            return None
-        case Value(source):
-            value = source()
-            return await value if inspect.isawaitable(value) else value
-    raise AssertionError(f"unknown effect {effect!r}")
-
-
-class AsyncHandle(Generic[F_co]):
-    """What stands for something on a server: its flows, and the shell that performs them."""
-
-    def __init__(self, shell: AsyncShell, flows: F_co, options: Options) -> None:
-        self._shell = shell
-        self._flows = flows
-        self._options = options
-
-
-def runs(
-    flow: Callable[Concatenate[F_co, P], Flow[T]],
-) -> "Callable[Concatenate[AsyncHandle[F_co], P], Coroutine[Any, Any, T]]":
-    """A method that does what a flow says."""
-
-    @wraps(flow)
-    async def method(self: "AsyncHandle[F_co]", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._shell.run(flow(self._flows, *args, **kwargs))
-
-    return method
-
-
-def iterates(
-    flow: Callable[Concatenate[F_co, P], Items[T]],
-) -> "Callable[Concatenate[AsyncHandle[F_co], P], AsyncGenerator[T, None]]":
-    """A method that iterates over what a flow gives."""
-
-    @wraps(flow)
-    def method(
-        self: "AsyncHandle[F_co]", /, *args: P.args, **kwargs: P.kwargs
-    ) -> AsyncGenerator[T, None]:
-        return self._shell.iterate(flow(self._flows, *args, **kwargs))
-
-    return method

@@ -1,28 +1,22 @@
-"""`AsyncProducer`: exactly-once writing from an event loop, by tasks of its own."""
+"""`AsyncProducer`: exactly-once appends from an event loop, by tasks in the background."""
 
 import asyncio
-import time
-from collections.abc import Callable, Generator
-from functools import wraps
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
-from tailrace.client.aio.driver import AsyncHandle, AsyncShell, runs
-from tailrace.client.batch_queue import Batching
-from tailrace.client.encoding import as_bytes, check_message, encode_json
-from tailrace.client.producer_flows import ProducerFlows, ProducerSetup
-from tailrace.client.requests import Options
+from tailrace.client.aio.driver import AsyncDriver
+from tailrace.client.handle import BaseHandle, Operation
+from tailrace.client.producer_flows import ProducerFlows, ProducerOptions, noting
 from tailrace.client.streams import StreamFlows
 from tailrace.client.values import Appended
 
-__all__ = ["AsyncProducer", "Delivery", "produces"]
-
-P = ParamSpec("P")
-T = TypeVar("T")
+__all__ = ["AsyncProducer", "Delivery"]
 
 
 class Delivery:
-    """What becomes of a message's batch: await it for `Appended`, or what went wrong."""
+    """The result of a message's batch: await it for `Appended`, or its error."""
 
     __slots__ = ("_future",)
 
@@ -30,18 +24,18 @@ class Delivery:
         self._future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
 
     def __await__(self) -> Generator[Any, None, Appended]:
-        # Several messages share it: who stops waiting for it cancels nothing.
+        # Several messages share it: cancelling one waiter must not cancel the others.
         return asyncio.shield(self._future).__await__()
 
     def done(self) -> bool:
         return self._future.done()
 
     def result(self) -> Appended:
-        """Once it is done."""
+        """The result, once it is done."""
         return self._future.result()
 
     def exception(self) -> BaseException | None:
-        """Once it is done."""
+        """The error or None, once it is done."""
         return self._future.exception()
 
     def set_result(self, result: Appended) -> None:
@@ -49,157 +43,117 @@ class Delivery:
 
     def set_exception(self, error: Exception) -> None:
         self._future.set_exception(error)
-        # Looked at, so that nobody has to: `flush` and `close` raise it too.
+        # Retrieved, so that asyncio does not warn: `flush` and `close` raise it too.
         self._future.exception()
 
 
-class _Tasks:
-    """The monitor of an event loop: one thing at a time by itself."""
+class _TaskFlows(ProducerFlows):
+    """A producer whose workers are tasks; the event loop runs one at a time."""
 
-    def __init__(self, shell: AsyncShell, flows: ProducerFlows) -> None:
-        self._shell = shell
-        self._flows = flows
+    def __init__(self, driver: AsyncDriver, stream: StreamFlows, options: ProducerOptions) -> None:
+        super().__init__(stream.url, stream.options, options)
+        self._driver = driver
         self._waiters: list[asyncio.Future[None]] = []
-        self._slots: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def change(self, action: Callable[[], T]) -> T:
-        result = action()
-        self.wake()
-        return result
+    def new_delivery(self) -> Delivery:
+        return Delivery()
 
-    def wake(self) -> None:
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        yield
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def wait(self, ready: Callable[[], Any], wait_s: Callable[[], float | None]) -> Any:
+    async def wait(self, ready: Callable[[], Any], timeout_s: Callable[[], float | None]) -> Any:
         while (found := ready()) is None:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             try:
-                await asyncio.wait([waiter], timeout=wait_s())
+                await asyncio.wait([waiter], timeout=timeout_s())
             finally:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
         return found
 
-    def start_slot(self) -> None:
-        task = asyncio.create_task(self._shell.run(self._flows.slot()), name="tailrace-producer")
-        self._slots.add(task)
-        task.add_done_callback(self._slots.discard)
+    def start_worker(self, worker: object) -> None:
+        task = asyncio.create_task(self._driver.run(self.work(worker)), name="tailrace-producer")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """End all slots, whatever they wait for."""
-        slots = list(self._slots)
-        for slot in slots:
-            slot.cancel()
-        await asyncio.gather(*slots, return_exceptions=True)
+        """Cancel all workers."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class AsyncProducer(AsyncHandle[ProducerFlows]):
+class AsyncProducer(BaseHandle[AsyncDriver, _TaskFlows], driver=AsyncDriver):
     """
-    Appends to one stream in the background: batched, several requests at once, each message stored
-    once and in order whatever is lost, refused or restarted on the way.
+    The same as `Producer`, for one event loop; made by `AsyncStream.producer`.
 
-    Made by `AsyncStream.producer`, for one event loop. An error that does not pass ends it:
-    `append`, `flush`, `close` and the deliveries of all that was not stored raise it.
+    `append` and `append_json` return a `Delivery` instead of a future.
     """
 
     def __init__(
-        self, shell: AsyncShell, flows: ProducerFlows, options: Options, batching: Batching
+        self, stream: BaseHandle[AsyncDriver, StreamFlows], options: ProducerOptions
     ) -> None:
         self._is_closed = False
-        super().__init__(shell, flows, options)
-        self._batching = batching
-        self._tasks = _Tasks(shell, flows)
-        self._is_json = flows.is_json
-        self._gives_way = False
-        flows.monitor = self._tasks
+        super().__init__(stream._driver, _TaskFlows(stream._driver, stream._flows, options))
+        self._yields = False
 
     @property
     def producer_id(self) -> str:
-        return self._batching.producer_id
+        return self._flows.queue.producer_id
 
     @property
     def epoch(self) -> int:
-        """As given, or as claimed."""
-        return self._batching.epoch
+        """The epoch as given, or as claimed."""
+        return self._flows.queue.epoch
 
     async def append(self, data: bytes | str) -> Delivery:
-        """
-        Append a message; on a JSON stream, one that is encoded already.
-
-        Returns at once, or when there is room in the queue. The delivery is that of its batch.
-
-        Raises:
-            TailraceError: The producer failed.
-            ValueError: It is closed; the message is empty, or not JSON on a JSON stream.
-        """
-        data = as_bytes(data)
-        check_message(data, as_json=self._is_json)
-        return await self._add(data)
-
-    async def _add(self, data: bytes) -> Delivery:
-        batching = self._batching
-        if self._gives_way:
-            # A loop of appends that never has to wait would keep the slots from running. Before the
-            # message is taken, and not after: who is cancelled here has not appended it.
-            self._gives_way = False
-            await asyncio.sleep(0)
-        if batching.failure is None and not batching.has_room(len(data)):
-            await self._wait_for_room(len(data))
-        delivery, wakes = batching.add(data)
-        if wakes:
-            if batching.reserve_slot():
-                self._tasks.start_slot()
-            self._tasks.wake()
-            self._gives_way = True
-        return delivery  # type: ignore[no-any-return]
+        """As `Producer.append`: a message; on a JSON stream, an encoded one."""
+        return await self._add(self._flows.checked(data))
 
     async def append_json(self, value: object) -> Delivery:
-        """
-        Append a value to a JSON stream.
+        """As `Producer.append_json`: a value, to a JSON stream."""
+        return await self._add(self._flows.encode(value))
 
-        Raises:
-            As `append` does; TypeError, ValueError: It is not JSON.
-        """
-        if not self._is_json:
-            raise TypeError("append_json is for producers whose content_type is JSON")
-        return await self._add(encode_json(value))
+    async def _add(self, data: bytes) -> Delivery:
+        flows = self._flows
+        queue = flows.queue
+        if self._yields:
+            # A loop of appends that never waits would keep the workers from running. Yield before
+            # the message is added: an append that is cancelled here has added nothing.
+            self._yields = False
+            await asyncio.sleep(0)
+        while queue.failure is None and not queue.has_room(len(data)):
+            await self._driver.run(flows.wait_for_room(len(data)))
+        delivery: Delivery
+        delivery, wakes = queue.add(data)
+        if wakes:
+            flows.wake_workers()
+            self._yields = True
+        return delivery
 
-    flush = runs(ProducerFlows.flush)
-    close_stream = runs(ProducerFlows.close_stream)
+    flush = Operation(ProducerFlows.flush)
+    close_stream = Operation(ProducerFlows.close_stream)
 
     def undelivered(self) -> list[bytes]:
-        """What is not acknowledged, in order; after an error, some of it may be stored anyway."""
-        return [item for batch in self._batching.undelivered() for item in batch.items]
+        """The messages that are not acknowledged, in order; after an error some may be stored."""
+        return self._flows.undelivered()
 
     async def close(self) -> None:
-        """
-        Wait until everything is stored, and take no more. The stream stays open.
-
-        Raises:
-            TailraceError: It cannot be: whatever ended the producer. Once; later calls do nothing.
-        """
+        """As `Producer.close`: wait until everything is stored, and accept no more messages."""
         if not self._is_closed:
             self._is_closed = True
             try:
-                await self._shell.run(self._flows.close())
+                await self._driver.run(self._flows.close())
             finally:
-                await self._tasks.stop()
-
-    async def _wait_for_room(self, size: int) -> None:
-        batching = self._batching
-        batching.hurry += 1
-        try:
-            self._tasks.wake()
-            await self._tasks.wait(
-                lambda: batching.failure is not None or batching.has_room(size) or None,
-                lambda: None,
-            )
-        finally:
-            batching.hurry -= 1
+                await self._flows.stop()
 
     def __del__(self) -> None:
         if not self._is_closed:
@@ -214,27 +168,5 @@ class AsyncProducer(AsyncHandle[ProducerFlows]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
+        with noting(error):
             await self.close()
-        except Exception as failed:
-            if error is None:
-                raise
-            # The error of the block is what the caller looks for; this one is not lost either.
-            if failed is not error:
-                error.add_note(f"The producer could not deliver everything: {failed}")
-
-
-def produces(
-    setup: Callable[Concatenate[StreamFlows, P], ProducerSetup],
-) -> "Callable[Concatenate[AsyncHandle[StreamFlows], P], AsyncProducer]":
-    """A method that makes a producer as a setup says."""
-
-    @wraps(setup)
-    def method(
-        self: AsyncHandle[StreamFlows], /, *args: P.args, **kwargs: P.kwargs
-    ) -> AsyncProducer:
-        made = setup(self._flows, *args, **kwargs)
-        flows, batching = made.start(self._options, time.monotonic, Delivery)
-        return AsyncProducer(self._shell, flows, self._options, batching)
-
-    return method

@@ -1,216 +1,160 @@
-"""`Producer`: exactly-once writing from any thread, by threads of its own."""
+"""`Producer`: exactly-once appends from any thread, by threads in the background."""
 
 import atexit
 import logging
 import os
 import threading
-import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from functools import wraps
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
-from tailrace.client.batch_queue import Batching
-from tailrace.client.encoding import as_bytes, check_message, encode_json
-from tailrace.client.producer_flows import ProducerFlows, ProducerSetup
-from tailrace.client.requests import Options
+from tailrace.client.handle import BaseHandle, Operation
+from tailrace.client.producer_flows import ProducerFlows, ProducerOptions, noting
 from tailrace.client.streams import StreamFlows
-from tailrace.client.sync.driver import Handle, Shell
+from tailrace.client.sync.driver import Driver
 from tailrace.client.values import Appended
 
-__all__ = ["Producer", "produces"]
-
-P = ParamSpec("P")
-T = TypeVar("T")
+__all__ = ["Producer"]
 
 _log = logging.getLogger("tailrace.client")
-_at_work: "weakref.WeakKeyDictionary[ProducerFlows, Shell]" = weakref.WeakKeyDictionary()
-"""Held by their threads, and not by the `Producer`: that may be gone, and its messages not."""
 
 
-class _Threads:
-    """The monitor of threads: a lock, and a condition to wait for."""
+class _ThreadedFlows(ProducerFlows):
+    """A producer whose workers are threads."""
 
-    def __init__(self, shell: Shell, flows: ProducerFlows, batching: Batching) -> None:
-        self._shell = shell
-        self._flows = flows
-        self._batching = batching
+    def __init__(self, driver: Driver, stream: StreamFlows, options: ProducerOptions) -> None:
+        self.driver = driver
         self.mutex = threading.RLock()
-        self.lock = threading.Condition(self.mutex)
-        self._here = threading.local()
+        self._changed = threading.Condition(self.mutex)
+        self._thread = threading.local()
+        super().__init__(stream.url, stream.options, options)
 
-    def change(self, action: Callable[[], T]) -> T:
-        with self.lock:
-            result = action()
-            self.lock.notify_all()
-            return result
+    def new_delivery(self) -> "Future[Appended]":
+        future: Future[Appended] = Future()
+        # Several messages share it: no caller may cancel it.
+        future.set_running_or_notify_cancel()
+        return future
 
-    def wait(self, ready: Callable[[], Any], wait_s: Callable[[], float | None]) -> Any:
-        with self.lock:
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        with self.mutex:
+            yield
+            self._changed.notify_all()
+
+    def wait(self, ready: Callable[[], Any], timeout_s: Callable[[], float | None]) -> Any:
+        with self.mutex:
             while (found := ready()) is None:
-                self.lock.wait(wait_s())
+                self._changed.wait(timeout_s())
             return found
 
-    def start_slot(self) -> None:
-        thread = threading.Thread(target=self._run_slot, name="tailrace-producer", daemon=True)
+    def start_worker(self, worker: object) -> None:
+        thread = threading.Thread(
+            target=self._run_worker, args=(worker,), name="tailrace-producer", daemon=True
+        )
         try:
             thread.start()
-        except RuntimeError as error:
-            if not self.change(self._without_slot):
-                self._flows.fail(error)
-        except BaseException:
-            # Ctrl-C: another one is started by whoever waits next.
-            self.change(self._without_slot)
-            raise
+        except BaseException as error:
+            # No more threads, or Ctrl-C: the next caller that waits starts another worker.
+            with self.changing():
+                self.queue.remove_worker(worker)
+            if not isinstance(error, RuntimeError):
+                raise
+            if not self.queue.workers:
+                self.fail(error)
 
-    def _run_slot(self) -> None:
-        self._here.is_slot = True
-        self._shell.run(self._flows.slot())
+    def _run_worker(self, worker: object) -> None:
+        self._thread.is_worker = True
+        self.driver.run(self.work(worker))
 
     def check_may_wait(self) -> None:
-        """
-        See whether the caller is one of our own threads.
-
-        Raises:
-            RuntimeError: It is: it would wait for itself.
-        """
-        if getattr(self._here, "is_slot", False):
-            raise RuntimeError("a callback runs in the producer's thread, and must not wait for it")
-
-    def _without_slot(self) -> int:
-        self._batching.slots -= 1
-        return self._batching.slots
+        if getattr(self._thread, "is_worker", False):
+            raise RuntimeError("a callback in the producer's thread must not wait for the producer")
 
 
-class Producer(Handle[ProducerFlows]):
+_running: "weakref.WeakSet[_ThreadedFlows]" = weakref.WeakSet()
+"""Kept alive by their threads: a `Producer` may be deleted before its messages are stored."""
+
+
+class Producer(BaseHandle[Driver, _ThreadedFlows], driver=Driver):
     """
-    Appends to one stream in the background: batched, several requests at once, each message stored
-    once and in order whatever is lost, refused or restarted on the way.
+    Appends to one stream in the background, in batches and with several requests at once. Each
+    message is stored once and in order, across lost connections, rejections and restarts.
 
-    Made by `Stream.producer`. Safe to share between threads. An error that does not pass ends it:
-    `append`, `flush`, `close` and the futures of all that was not stored raise it.
+    Made by `Stream.producer`. Safe to share between threads. A permanent error ends it: `append`,
+    `flush`, `close` and the futures of all messages that were not stored raise it.
     """
 
-    def __init__(
-        self, shell: Shell, flows: ProducerFlows, options: Options, batching: Batching
-    ) -> None:
+    def __init__(self, stream: BaseHandle[Driver, StreamFlows], options: ProducerOptions) -> None:
         self._is_closed = False
-        super().__init__(shell, flows, options)
-        self._batching = batching
-        self._threads = _Threads(shell, flows, batching)
-        self._lock = self._threads.lock
-        # The same without the condition's detours, for what is done for each message.
-        self._mutex = self._threads.mutex
-        self._is_json = flows.is_json
-        flows.monitor = self._threads
+        super().__init__(stream._driver, _ThreadedFlows(stream._driver, stream._flows, options))
 
     @property
     def producer_id(self) -> str:
-        return self._batching.producer_id
+        return self._flows.queue.producer_id
 
     @property
     def epoch(self) -> int:
-        """As given, or as claimed."""
-        return self._batching.epoch
+        """The epoch as given, or as claimed."""
+        return self._flows.queue.epoch
 
     def append(self, data: bytes | str) -> "Future[Appended]":
         """
-        Append a message; on a JSON stream, one that is encoded already.
+        Append a message; on a JSON stream, an encoded one.
 
-        Returns at once, or when there is room in the queue. The future is that of its batch.
+        It waits only while the queue is full. Messages of one batch share the returned future.
 
         Raises:
             TailraceError: The producer failed.
             ValueError: It is closed; the message is empty, or not JSON on a JSON stream.
         """
-        data = as_bytes(data)
-        check_message(data, as_json=self._is_json)
-        return self._add(data)
-
-    def _add(self, data: bytes) -> "Future[Appended]":
-        batching = self._batching
-        with self._mutex:
-            if batching.failure is None and not batching.has_room(len(data)):
-                self._wait_for_room(len(data))
-            future, wakes = batching.add(data)
-            if not wakes:
-                return future  # type: ignore[no-any-return]
-            starts = batching.reserve_slot()
-            self._lock.notify_all()
-        if starts:
-            self._start()
-        return future  # type: ignore[no-any-return]
+        return self._add(self._flows.checked(data))
 
     def append_json(self, value: object) -> "Future[Appended]":
         """
         Append a value to a JSON stream.
 
         Raises:
-            As `append` does; TypeError, ValueError: It is not JSON.
+            As `append` does; TypeError, ValueError: It cannot be encoded as JSON.
         """
-        if not self._is_json:
-            raise TypeError("append_json is for producers whose content_type is JSON")
-        return self._add(encode_json(value))
+        return self._add(self._flows.encode(value))
 
-    def flush(self) -> None:
-        """
-        Wait until everything that was appended is stored.
+    def _add(self, data: bytes) -> "Future[Appended]":
+        flows = self._flows
+        queue = flows.queue
+        future: Future[Appended]
+        with flows.mutex:
+            while queue.failure is None and not queue.has_room(len(data)):
+                self._driver.run(flows.wait_for_room(len(data)))
+            future, wakes = queue.add(data)
+        if wakes:
+            _running.add(flows)
+            flows.wake_workers()
+        return future
 
-        Raises:
-            TailraceError: It cannot be: whatever ended the producer.
-            RuntimeError: This is a callback, in the producer's own thread.
-        """
-        self._threads.check_may_wait()
-        self._shell.run(self._flows.flush())
-
-    def close_stream(self) -> None:
-        """
-        Close the stream after all that was appended, in one step with the last of it.
-
-        Exactly once as all else: a retry finds it closed by itself.
-
-        Raises:
-            As `flush` does.
-        """
-        self._threads.check_may_wait()
-        self._shell.run(self._flows.close_stream())
+    flush = Operation(ProducerFlows.flush)
+    close_stream = Operation(ProducerFlows.close_stream)
 
     def undelivered(self) -> list[bytes]:
-        """What is not acknowledged, in order; after an error, some of it may be stored anyway."""
-        with self._lock:
-            return [item for batch in self._batching.undelivered() for item in batch.items]
+        """The messages that are not acknowledged, in order; after an error some may be stored."""
+        return self._flows.undelivered()
 
     def close(self) -> None:
         """
-        Wait until everything is stored, and take no more. The stream stays open.
+        Wait until everything is stored, and accept no more messages. The stream stays open.
 
         Raises:
-            TailraceError: It cannot be: whatever ended the producer. Once; later calls do nothing.
+            TailraceError: The error that ended the producer; raised once, later calls do nothing.
         """
         if not self._is_closed:
-            self._threads.check_may_wait()
+            self._flows.check_may_wait()
             self._is_closed = True
             try:
-                self._shell.run(self._flows.close())
+                self._driver.run(self._flows.close())
             finally:
-                _at_work.pop(self._flows, None)
-
-    def _wait_for_room(self, size: int) -> None:
-        self._threads.check_may_wait()
-        batching = self._batching
-        batching.hurry += 1
-        try:
-            self._lock.notify_all()
-            while batching.failure is None and not batching.has_room(size):
-                self._lock.wait()
-        finally:
-            batching.hurry -= 1
-
-    def _start(self) -> None:
-        _at_work[self._flows] = self._shell
-        self._threads.start_slot()
+                _running.discard(self._flows)
 
     def __del__(self) -> None:
         if not self._is_closed:
@@ -225,49 +169,22 @@ class Producer(Handle[ProducerFlows]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
+        with noting(error):
             self.close()
-        except Exception as failed:
-            if error is None:
-                raise
-            # The error of the block is what the caller looks for; this one is not lost either.
-            if failed is not error:
-                error.add_note(f"The producer could not deliver everything: {failed}")
 
 
-def produces(
-    setup: Callable[Concatenate[StreamFlows, P], ProducerSetup],
-) -> "Callable[Concatenate[Handle[StreamFlows], P], Producer]":
-    """A method that makes a producer as a setup says."""
-
-    @wraps(setup)
-    def method(self: Handle[StreamFlows], /, *args: P.args, **kwargs: P.kwargs) -> Producer:
-        made = setup(self._flows, *args, **kwargs)
-        flows, batching = made.start(self._options, time.monotonic, _future)
-        return Producer(self._shell, flows, self._options, batching)
-
-    return method
-
-
-def _future() -> "Future[Appended]":
-    future: Future[Appended] = Future()
-    # Several messages share it: none of their callers can cancel it.
-    future.set_running_or_notify_cancel()
-    return future
-
-
-# Their threads are not in a child: it has nothing to finish, and would wait for ever.
-os.register_at_fork(after_in_child=_at_work.clear)
+# The threads do not exist in a forked child: it has nothing to finish, and would wait for ever.
+os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register
 def _finish() -> None:
-    """What was appended is sent, even if nobody closed the producer."""
-    for flows, shell in list(_at_work.items()):
-        if flows.failure is not None:
+    """Send the messages of producers that were not closed."""
+    for flows in list(_running):
+        if flows.queue.failure is not None:
             flows.abandon()
         else:
             try:
-                shell.run(flows.close())
+                flows.driver.run(flows.close())
             except Exception as error:
                 _log.error("a producer could not deliver everything: %s", error)
