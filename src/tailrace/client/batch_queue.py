@@ -17,7 +17,7 @@ call runs at a time.
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 from uuid import uuid4
 
@@ -30,16 +30,33 @@ __all__ = ["BatchQueue", "ProducerBatch", "ProducerOptions"]
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """The arguments of `Stream.producer`."""
+    """
+    A producer that appends in the background and stores each message once, in order (§5.2.1).
+
+    Messages are sent in batches: when a batch is full, or after `linger_s`. On a stream that is not
+    JSON, a batch is one message to the server; `batch_count_max=1` keeps messages apart.
+
+    Args:
+        producer_id: The identity of a writer that continues after a restart; a random one if not
+            given. To use an id again, give a higher `epoch`, or `auto_claim`.
+        auto_claim: If the id was used before, take the next epoch and fence the earlier writer. At
+            the start only: a producer that is fenced later ends with `ProducerFenced`.
+        in_flight_max: At most this many requests at once.
+        queue_bytes_max, queue_count_max: `append` waits while this much is not yet stored.
+        on_error: Called once with the error that ends the producer, in its thread or loop.
+
+    Raises:
+        ValueError: A limit, the epoch or the id is invalid.
+    """
 
     producer_id: str | None = None
+    _: KW_ONLY
     epoch: int = 0
     auto_claim: bool = False
     content_type: str = JSON
     batch_bytes_max: int = 1 << 20
     batch_count_max: int = 10_000
     linger_s: float = 0.005
-    """How long a batch that is not full waits for more messages."""
     in_flight_max: int = 5
     queue_bytes_max: int = 32 << 20
     queue_count_max: int = 100_000

@@ -42,7 +42,6 @@ __all__ = [
     "TooLarge",
     "Unauthorized",
     "Unreachable",
-    "refusal",
 ]
 
 

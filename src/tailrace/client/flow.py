@@ -26,7 +26,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from time import time
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from tailrace.client.errors import Refused, Unreachable, refusal
 
@@ -35,7 +35,6 @@ __all__ = [
     "Body",
     "Effect",
     "Evaluate",
-    "Exchange",
     "Flow",
     "Give",
     "Items",
@@ -52,6 +51,7 @@ __all__ = [
     "expect",
     "fetch",
     "perform",
+    "reason_of",
     "refused",
     "send",
     "whole",
@@ -175,20 +175,8 @@ class Items(Generic[T]):
     flow: Flow[None]
 
 
-class Exchange(Protocol):
-    """One request at a time, by a driver; the methods of an asynchronous one are coroutines."""
-
-    def send(self, request: Request) -> Any: ...
-    def prefetch(self, request: Request) -> Any: ...
-    def read(self, size: int | None) -> Any:
-        """The next bytes of the response body, or all of it without a size."""
-
-    def wait(self, seconds: float) -> Any: ...
-    def evaluate(self, function: Callable[[], Any]) -> Any: ...
-
-
-def perform(effect: Effect, exchange: Exchange) -> Any:
-    """The result of an effect, or what to await for it."""
+def perform(effect: Effect, exchange: Any) -> Any:
+    """The result of an effect by the exchange of a driver; of an asynchronous one, a coroutine."""
     match effect:
         case Send(request):
             return exchange.send(request)
@@ -203,6 +191,11 @@ def perform(effect: Effect, exchange: Exchange) -> Any:
         case Evaluate(function):
             return exchange.evaluate(function)
     raise AssertionError(f"unknown effect {effect!r}")
+
+
+def reason_of(error: BaseException) -> str:
+    """The reason of an `Unreachable`."""
+    return str(error) or type(error).__name__
 
 
 def each(flow: Flow[None], convert: Callable[[Any], Iterable[Any]]) -> Flow[None]:

@@ -7,13 +7,15 @@ iterator; with the asynchronous driver, a coroutine or an asynchronous iterator.
 """
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
 
 from tailrace.client.buckets import BucketFlows
 from tailrace.client.bulk import BulkFlows
 from tailrace.client.flow import Flow, Items, Retry
+from tailrace.client.producer_flows import ProducerFlows
 from tailrace.client.requests import (
     Options,
     Resource,
@@ -32,6 +34,7 @@ __all__ = [
     "BaseBucket",
     "BaseClient",
     "BaseHandle",
+    "BaseProducer",
     "BaseStream",
     "Iteration",
     "Operation",
@@ -43,8 +46,12 @@ T = TypeVar("T")
 A = TypeVar("A")
 D = TypeVar("D")
 F_co = TypeVar("F_co", bound=Resource, covariant=True)
+P_co = TypeVar("P_co", bound=ProducerFlows, covariant=True)
 S = TypeVar("S", bound="BaseHandle[Any, Any]")
 B = TypeVar("B", bound="BaseHandle[Any, Any]")
+
+
+_SELF: Final = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
 
 
 class Operation(Generic[F_co, P, T]):
@@ -124,14 +131,16 @@ def _iterates(flow: Callable[..., Items[Any]]) -> Callable[..., Any]:
 
 
 def constructs(
-    options: Callable[Concatenate[StreamFlows, P], A], make: Callable[[Any, A], T]
+    options: Callable[P, A], make: Callable[[Any, A], T]
 ) -> Callable[Concatenate[Any, P], T]:
-    """A method that makes an object from this handle and its checked options."""
+    """A method that makes an object from this handle and options, with their signature and doc."""
 
-    @wraps(options)
     def construct(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return make(self, options(self._flows, *args, **kwargs))
+        return make(self, options(*args, **kwargs))
 
+    parameters = inspect.signature(options).parameters.values()
+    construct.__doc__ = options.__doc__
+    construct.__signature__ = inspect.Signature([_SELF, *parameters])  # type: ignore[attr-defined]
     return construct
 
 
@@ -155,6 +164,42 @@ class BaseStream(BaseHandle[D, StreamFlows]):
     bootstrap_parts = Iteration(StreamFlows.bootstrap_parts)
     read_or_bootstrap = Iteration(StreamFlows.read_or_bootstrap)
     read_json_or_bootstrap = Iteration(StreamFlows.read_json_or_bootstrap)
+
+
+class BaseProducer(BaseHandle[D, P_co]):
+    _is_closed = False
+
+    @property
+    def producer_id(self) -> str:
+        return self._flows.queue.producer_id
+
+    @property
+    def epoch(self) -> int:
+        """The epoch as given, or as claimed."""
+        return self._flows.queue.epoch
+
+    flush = Operation(ProducerFlows.flush)
+    close_stream = Operation(ProducerFlows.close_stream)
+
+    def undelivered(self) -> list[bytes]:
+        """The messages that are not acknowledged, in order; after an error some may be stored."""
+        return self._flows.undelivered()
+
+    def __del__(self) -> None:
+        # Without `_flows`, its constructor has failed.
+        if not self._is_closed and hasattr(self, "_flows"):
+            self._flows.abandon()
+
+    @contextmanager
+    def _noting(self, error: BaseException | None) -> Iterator[None]:
+        """Close at the end of a `with` block, without hiding an error of the block."""
+        try:
+            yield
+        except Exception as failed:
+            if error is None:
+                raise
+            if failed is not error:
+                error.add_note(f"The producer could not deliver everything: {failed}")
 
 
 class BaseBucket(BaseHandle[D, BucketFlows], Generic[D, S]):

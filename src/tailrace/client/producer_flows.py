@@ -15,8 +15,8 @@ nothing, so it may be repeated.
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from time import monotonic
 from typing import Any, Final
@@ -141,9 +141,12 @@ class ProducerFlows(Resource, ABC):
             TailraceError: It cannot be stored: the error that ended the producer.
             RuntimeError: This is a callback in the producer's own thread.
         """
-        yield from self._hurry(partial(self._is_flushed, self.queue.last_index))
-        if self.queue.failure is not None:
-            raise self.queue.failure.with_traceback(None)
+        queue, last = self.queue, self.queue.last_index
+        yield from self._hurry(
+            lambda: (self._is_told if queue.failure else queue.is_delivered(last)) or None
+        )
+        if queue.failure is not None:
+            raise queue.failure.with_traceback(None)
 
     def close(self) -> Flow[None]:
         """Accept no more messages, and flush. The stream stays open."""
@@ -181,10 +184,6 @@ class ProducerFlows(Resource, ABC):
         finally:
             with self.changing():
                 self.queue.hurry -= 1
-
-    def _is_flushed(self, index: int) -> bool | None:
-        is_done = self._is_told if self.queue.failure else self.queue.is_delivered(index)
-        return is_done or None
 
     # -- workers -----------------------------------------------------------------------------
 
@@ -235,10 +234,10 @@ class ProducerFlows(Resource, ABC):
     def _deliver(self, batch: ProducerBatch) -> Flow[None]:
         if not self._is_probed:
             yield from self._probe(batch)
-        retry = self.options.retry
+        queue, retry = self.queue, self.options.retry
         failures = 0
-        while self.queue.failure is None:
-            is_next = self.queue.is_next(batch)
+        while queue.failure is None:
+            is_next = queue.is_next(batch)
             error = yield from self._attempt(batch)
             if error is None:
                 return
@@ -246,8 +245,10 @@ class ProducerFlows(Resource, ABC):
                 if is_next:
                     # The server has lost predecessors that it acknowledged.
                     raise error
-                yield from self._wait(partial(self._may_resend, batch))
-            elif isinstance(error, ProducerFenced) and self.queue.is_stored(batch):
+                yield from self._wait(
+                    lambda: queue.failure is not None or queue.is_next(batch) or None
+                )
+            elif isinstance(error, ProducerFenced) and queue.is_stored(batch):
                 # Its own response was lost, and that of a later batch proves that it is stored.
                 self._acknowledge(batch, _STORED_BEFORE)
                 return
@@ -304,9 +305,6 @@ class ProducerFlows(Resource, ABC):
             return True
         # (A closure without content is a 204 the first time, too.)
         return batch.claim.seq == 0 and not batch.doubtful and bool(batch.items)
-
-    def _may_resend(self, batch: ProducerBatch) -> bool | None:
-        return self.queue.failure is not None or self.queue.is_next(batch) or None
 
     def _probe(self, batch: ProducerBatch) -> Flow[None]:
         """Find an epoch in which nothing was written yet."""
@@ -376,15 +374,3 @@ class ProducerFlows(Resource, ABC):
         if self._is_json and batch.items:
             body = b"[%b]" % body
         return self._request("POST", headers=headers, body=body)
-
-
-@contextmanager
-def noting(error: BaseException | None) -> Iterator[None]:
-    """Leave a `with` block of a producer: an error of the block is not hidden by one of `close`."""
-    try:
-        yield
-    except Exception as failed:
-        if error is None:
-            raise
-        if failed is not error:
-            error.add_note(f"The producer could not deliver everything: {failed}")

@@ -62,12 +62,7 @@ class ReadFlows(Resource):
         return Items(self._read(offset))
 
     def read_all(self, offset: str = BEGINNING) -> Flow[Chunk]:
-        """
-        The content from an offset up to the current tail, as one chunk; JSON as one array.
-
-        Raises:
-            As `read` does.
-        """
+        """The content up to the current tail as one chunk; JSON as one array. Raises as `read`."""
         found: list[bytes] = []
         while True:
             response, chunk = yield from self._read_once(offset)
@@ -78,12 +73,7 @@ class ReadFlows(Resource):
         return replace(chunk, data=_joined(found, _has_json(response)))
 
     def read_text(self, offset: str = BEGINNING) -> Items[TextChunk]:
-        """
-        The text of a stream from an offset up to the current tail, in chunks.
-
-        Raises:
-            As `read` does.
-        """
+        """The text from an offset up to the current tail, in chunks. Raises as `read` does."""
         return Items(each(self._read(offset), text_chunks(offset)))
 
     def tail(self, offset: str = BEGINNING) -> Items[Chunk]:

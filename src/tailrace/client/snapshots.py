@@ -1,20 +1,28 @@
 """Snapshots and bootstrap of a stream, as flows (X§2, X§3)."""
 
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from tailrace.client.decoding import json_items, split_place
 from tailrace.client.encoding import DEFAULT_CONTENT_TYPE, as_bytes
-from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
-from tailrace.client.flow import Body, Flow, Give, Items, Piece, Response, expect, fetch
+from tailrace.client.errors import AnswerInvalid, NotFound, OffsetGone, Unreachable
+from tailrace.client.flow import Body, Flow, Give, Items, Piece, Response, each, expect, fetch
 from tailrace.client.multipart import PartParser, RawPart, boundary_of
-from tailrace.client.reading import ReadFlows
+from tailrace.client.reading import BEGINNING, ReadFlows
 from tailrace.client.responses import is_true
-from tailrace.client.values import Bootstrap, Part, Snapshot
+from tailrace.client.values import Bootstrap, Chunk, Item, Part, Snapshot
 
 __all__ = ["SnapshotFlows"]
 
 
+_Decode: TypeAlias = Callable[[str, int], Callable[[Chunk], Iterator[Any]]]
+"""Makes the converter of chunks from an offset on, with a number of messages skipped."""
+
+
 class SnapshotFlows(ReadFlows):
-    """Snapshots and bootstrap of a stream in a bucket."""
+    """Snapshots and bootstrap of a stream in a bucket, and reads that fall back to them."""
 
     def publish_snapshot(
         self, data: bytes | str, offset: str, content_type: str = DEFAULT_CONTENT_TYPE
@@ -120,11 +128,62 @@ class SnapshotFlows(ReadFlows):
             raise AnswerInvalid(self.url, reason)
         return PartParser(boundary)
 
+    def read_or_bootstrap(
+        self, offset: str = BEGINNING, *, live: bool = False
+    ) -> Items[Snapshot | Chunk]:
+        """
+        The content from an offset on; a `Snapshot` replaces what is no longer retained.
+
+        When a snapshot comes, a reader discards its state so far and continues from the snapshot.
+        With `live` it then follows the stream as `tail` does, and receives another snapshot if it
+        falls behind one.
+
+        Raises:
+            NotFound: There is no such stream.
+            OffsetGone: The offset is no longer retained, and there is no snapshot.
+        """
+        return Items(self._recover(offset, 0, live, lambda _, __: _unchanged))
+
+    def read_json_or_bootstrap(
+        self, offset: str = BEGINNING, *, live: bool = False
+    ) -> Items[Snapshot | Item]:
+        """
+        The same for the messages of a JSON stream. The snapshot is bytes, of any type.
+
+        Raises:
+            As `read_or_bootstrap` does; AnswerInvalid if it is no JSON stream.
+        """
+        start, skipped = split_place(offset)
+        return Items(self._recover(start, skipped, live, partial(json_items, self.url)))
+
+    def _recover(self, offset: str, skipped: int, live: bool, decode: _Decode) -> Flow[None]:
+        last: str | None = None
+        offset = yield from self._resolved(offset)
+        while True:
+            flow = self._tail(offset) if live else self._read(offset)
+            try:
+                yield from each(flow, decode(offset, skipped))
+                return
+            except OffsetGone as gone:
+                try:
+                    snapshot = yield from self.snapshot()
+                except NotFound:
+                    raise gone from None
+                if snapshot.offset == last:
+                    # The server does not retain what follows its own snapshot.
+                    raise
+            last, offset, skipped = snapshot.offset, snapshot.offset, 0
+            yield Give((snapshot,))
+
     def _piece(self) -> Flow[bytes]:
         piece: bytes = yield Piece()
         if not piece:
             raise Unreachable(self.url, "the bootstrap broke off")
         return piece
+
+
+def _unchanged(chunk: Chunk) -> Iterator[Chunk]:
+    yield chunk
 
 
 def _part(response: Response, part: RawPart, *, is_snapshot: bool) -> Part:

@@ -4,19 +4,16 @@ Every operation on a stream, as a flow (§5).
 Both clients take their methods from here, so that signatures, documentation and behaviour agree.
 """
 
-from collections.abc import Callable
-
 from tailrace.client.encoding import DEFAULT_CONTENT_TYPE, JSON, as_bytes, encode_json
 from tailrace.client.flow import Body, Flow, delete, expect
-from tailrace.client.producer_flows import ProducerOptions
-from tailrace.client.recovery import RecoveryFlows
 from tailrace.client.responses import appended, is_true, next_offset
+from tailrace.client.snapshots import SnapshotFlows
 from tailrace.client.values import Appended, Created, Head, ProducerClaim
 
 __all__ = ["DEFAULT_CONTENT_TYPE", "StreamFlows"]
 
 
-class StreamFlows(RecoveryFlows):
+class StreamFlows(SnapshotFlows):
     """One stream at its URL."""
 
     def create(
@@ -89,63 +86,11 @@ class StreamFlows(RecoveryFlows):
     def append_json(
         self, *items: object, close: bool = False, claim: ProducerClaim | None = None
     ) -> Flow[Appended]:
-        """
-        Append values to a JSON stream in one step, each as a message.
-
-        Raises:
-            As `append` does.
-        """
+        """Append values to a JSON stream in one step, each as a message. Raises as `append`."""
         if not items and not close:
             raise ValueError("there is nothing to append")
         body = encode_json(items) if items else b""
         return (yield from self.append(body, JSON, close=close, claim=claim))
-
-    def producer(
-        self,
-        producer_id: str | None = None,
-        *,
-        epoch: int = 0,
-        auto_claim: bool = False,
-        content_type: str = JSON,
-        batch_bytes_max: int = 1 << 20,
-        batch_count_max: int = 10_000,
-        linger_s: float = 0.005,
-        in_flight_max: int = 5,
-        queue_bytes_max: int = 32 << 20,
-        queue_count_max: int = 100_000,
-        on_error: Callable[[Exception], object] | None = None,
-    ) -> ProducerOptions:
-        """
-        A producer that appends in the background and stores each message once, in order (§5.2.1).
-
-        Messages are sent in batches: when a batch is full, or after `linger_s`. On a stream that is
-        not JSON, a batch is one message to the server; `batch_count_max=1` keeps messages apart.
-
-        Args:
-            producer_id: The identity of a writer that continues after a restart; a random one if
-                not given. To use an id again, give a higher `epoch`, or `auto_claim`.
-            auto_claim: If the id was used before, take the next epoch and fence the earlier writer.
-                At the start only: a producer that is fenced later ends with `ProducerFenced`.
-            in_flight_max: At most this many requests at once.
-            queue_bytes_max, queue_count_max: `append` waits while this much is not yet stored.
-            on_error: Called once with the error that ends the producer, in its thread or loop.
-
-        Raises:
-            ValueError: A limit, the epoch or the id is invalid.
-        """
-        return ProducerOptions(
-            producer_id,
-            epoch,
-            auto_claim,
-            content_type,
-            batch_bytes_max,
-            batch_count_max,
-            linger_s,
-            in_flight_max,
-            queue_bytes_max,
-            queue_count_max,
-            on_error,
-        )
 
     def close(self) -> Flow[Appended]:
         """Close the stream: nothing more can be appended. No error if it is closed already."""

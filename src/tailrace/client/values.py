@@ -96,7 +96,7 @@ class Item(msgspec.Struct, frozen=True):
 
     value: Any
     start: str
-    """An offset before it."""
+    """An offset before it, or at its end."""
     count: int = 0
     """The number of messages from `start` to its end; 0 if it ends at `start`."""
 

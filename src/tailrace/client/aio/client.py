@@ -4,8 +4,8 @@ from typing import Any
 
 from tailrace.client.aio.driver import AsyncDriver
 from tailrace.client.aio.producer import AsyncProducer
+from tailrace.client.batch_queue import ProducerOptions
 from tailrace.client.handle import BaseBucket, BaseClient, BaseStream, constructs
-from tailrace.client.streams import StreamFlows
 
 __all__ = ["AsyncBucket", "AsyncClient", "AsyncStream"]
 
@@ -13,7 +13,7 @@ __all__ = ["AsyncBucket", "AsyncClient", "AsyncStream"]
 class AsyncStream(BaseStream[AsyncDriver], driver=AsyncDriver):
     """One stream at its URL; made by `AsyncClient.stream` or `AsyncBucket.stream`."""
 
-    producer = constructs(StreamFlows.producer, AsyncProducer)
+    producer = constructs(ProducerOptions, AsyncProducer)
 
 
 class AsyncBucket(BaseBucket[AsyncDriver, AsyncStream], driver=AsyncDriver):

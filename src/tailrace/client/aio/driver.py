@@ -2,16 +2,15 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import aiohttp
 from yarl import URL
 
 from tailrace.client.errors import Unreachable
-from tailrace.client.flow import Flow, Give, Items, Request, Response, perform
+from tailrace.client.flow import Flow, Give, Items, Request, Response, perform, reason_of
 
 __all__ = ["AsyncDriver"]
 
@@ -58,45 +57,26 @@ class _Exchange:
         if self._session.closed:
             raise RuntimeError("the AsyncClient was closed during this operation")
         idle_s = request.idle_s or self._driver.timeout_s
+        timeout = aiohttp.ClientTimeout(None, sock_connect=self._driver.timeout_s, sock_read=idle_s)
+        headers: Mapping[str, str] = request.headers
+        data: Any = request.body or None
         try:
-            if len(request.body) <= LARGE_BYTES:
-                return await self._request(self._session, request, idle_s, request.body or None)
-            return await self._upload(self._session, request, idle_s)
+            async with asyncio.timeout(None) as deadline:
+                if len(request.body) > LARGE_BYTES:
+                    headers = {**headers, "content-length": str(len(request.body))}
+                    data = _pieces(request.body, deadline, idle_s)
+                return await self._session.request(
+                    request.method,
+                    URL(request.url, encoded=True),
+                    headers=headers,
+                    data=data,
+                    timeout=timeout,
+                    allow_redirects=False,
+                )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise Unreachable(request.url, _reason(error), False) from error
+            raise Unreachable(request.url, reason_of(error), False) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Unreachable(request.url, _reason(error)) from error
-
-    async def _request(
-        self, session: aiohttp.ClientSession, request: Request, idle_s: float, data: Any
-    ) -> aiohttp.ClientResponse:
-        connect_s = self._driver.timeout_s
-        timeout = aiohttp.ClientTimeout(None, sock_connect=connect_s, sock_read=idle_s)
-        return await session.request(
-            request.method,
-            URL(request.url, encoded=True),
-            headers=request.headers,
-            data=data,
-            timeout=timeout,
-            allow_redirects=False,
-        )
-
-    async def _upload(
-        self, session: aiohttp.ClientSession, request: Request, idle_s: float
-    ) -> aiohttp.ClientResponse:
-        """Send a large body in pieces: aiohttp has no timeout for a server that does not read."""
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(idle_s) as deadline:
-
-            async def pieces() -> AsyncIterator[bytes]:
-                for at in range(0, len(request.body), PIECE_BYTES):
-                    deadline.reschedule(loop.time() + idle_s)
-                    yield request.body[at : at + PIECE_BYTES]
-                deadline.reschedule(loop.time() + idle_s)
-
-            headers = {**request.headers, "content-length": str(len(request.body))}
-            request = replace(request, headers=headers)
-            return await self._request(session, request, idle_s, pieces())
+            raise Unreachable(request.url, reason_of(error)) from error
 
     async def read(self, size: int | None) -> bytes:
         """The next bytes of the response body, or the rest of it without a size."""
@@ -108,7 +88,7 @@ class _Exchange:
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             self.close()
-            raise Unreachable(self._url, _reason(error)) from error
+            raise Unreachable(self._url, reason_of(error)) from error
 
     def close(self) -> None:
         """Discard the rest of the response."""
@@ -132,14 +112,19 @@ class _Exchange:
         return await value if inspect.isawaitable(value) else value
 
 
+async def _pieces(body: bytes, deadline: asyncio.Timeout, idle_s: float) -> AsyncIterator[bytes]:
+    """A large body in pieces: aiohttp has no timeout for a server that does not read."""
+    loop = asyncio.get_running_loop()
+    for at in range(0, len(body), PIECE_BYTES):
+        deadline.reschedule(loop.time() + idle_s)
+        yield body[at : at + PIECE_BYTES]
+    deadline.reschedule(loop.time() + idle_s)
+
+
 def _discard(task: "asyncio.Task[aiohttp.ClientResponse]") -> None:
     """Close a response that is no longer needed."""
     if not task.cancelled() and task.exception() is None:
         task.result().close()
-
-
-def _reason(error: BaseException) -> str:
-    return str(error) or type(error).__name__
 
 
 class AsyncDriver:

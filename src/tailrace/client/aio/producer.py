@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Any
 
 from tailrace.client.aio.driver import AsyncDriver
-from tailrace.client.handle import BaseHandle, Operation
-from tailrace.client.producer_flows import ProducerFlows, ProducerOptions, noting
+from tailrace.client.handle import BaseHandle, BaseProducer
+from tailrace.client.producer_flows import ProducerFlows, ProducerOptions
 from tailrace.client.streams import StreamFlows
 from tailrace.client.values import Appended
 
@@ -91,7 +91,7 @@ class _TaskFlows(ProducerFlows):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class AsyncProducer(BaseHandle[AsyncDriver, _TaskFlows], driver=AsyncDriver):
+class AsyncProducer(BaseProducer[AsyncDriver, _TaskFlows], driver=AsyncDriver):
     """
     The same as `Producer`, for one event loop; made by `AsyncStream.producer`.
 
@@ -101,18 +101,8 @@ class AsyncProducer(BaseHandle[AsyncDriver, _TaskFlows], driver=AsyncDriver):
     def __init__(
         self, stream: BaseHandle[AsyncDriver, StreamFlows], options: ProducerOptions
     ) -> None:
-        self._is_closed = False
         super().__init__(stream._driver, _TaskFlows(stream._driver, stream._flows, options))
         self._yields = False
-
-    @property
-    def producer_id(self) -> str:
-        return self._flows.queue.producer_id
-
-    @property
-    def epoch(self) -> int:
-        """The epoch as given, or as claimed."""
-        return self._flows.queue.epoch
 
     async def append(self, data: bytes | str) -> Delivery:
         """As `Producer.append`: a message; on a JSON stream, an encoded one."""
@@ -139,13 +129,6 @@ class AsyncProducer(BaseHandle[AsyncDriver, _TaskFlows], driver=AsyncDriver):
             self._yields = True
         return delivery
 
-    flush = Operation(ProducerFlows.flush)
-    close_stream = Operation(ProducerFlows.close_stream)
-
-    def undelivered(self) -> list[bytes]:
-        """The messages that are not acknowledged, in order; after an error some may be stored."""
-        return self._flows.undelivered()
-
     async def close(self) -> None:
         """As `Producer.close`: wait until everything is stored, and accept no more messages."""
         if not self._is_closed:
@@ -154,10 +137,6 @@ class AsyncProducer(BaseHandle[AsyncDriver, _TaskFlows], driver=AsyncDriver):
                 await self._driver.run(self._flows.close())
             finally:
                 await self._flows.stop()
-
-    def __del__(self) -> None:
-        if not self._is_closed:
-            self._flows.abandon()
 
     async def __aenter__(self) -> "AsyncProducer":
         return self
@@ -168,5 +147,5 @@ class AsyncProducer(BaseHandle[AsyncDriver, _TaskFlows], driver=AsyncDriver):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with noting(error):
+        with self._noting(error):
             await self.close()

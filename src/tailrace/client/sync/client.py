@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from tailrace.client.batch_queue import ProducerOptions
 from tailrace.client.handle import BaseBucket, BaseClient, BaseStream, constructs
-from tailrace.client.streams import StreamFlows
 from tailrace.client.sync.driver import Driver
 from tailrace.client.sync.producer import Producer
 
@@ -13,7 +13,7 @@ __all__ = ["Bucket", "Client", "Stream"]
 class Stream(BaseStream[Driver], driver=Driver):
     """One stream at its URL; made by `Client.stream` or `Bucket.stream`."""
 
-    producer = constructs(StreamFlows.producer, Producer)
+    producer = constructs(ProducerOptions, Producer)
 
 
 class Bucket(BaseBucket[Driver, Stream], driver=Driver):

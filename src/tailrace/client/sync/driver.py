@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from tailrace.client.errors import AnswerInvalid, Unreachable
-from tailrace.client.flow import Flow, Give, Items, Request, Response, perform
+from tailrace.client.flow import Flow, Give, Items, Request, Response, perform, reason_of
 from tailrace.client.sync.connections import Connections
 
 __all__ = ["Driver"]
@@ -48,7 +48,7 @@ class _Exchange:
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise Unreachable(request.url, _reason(error)) from error
+            raise Unreachable(request.url, reason_of(error)) from error
         self._connection, self._response = connection, response
         headers = {name.lower(): value for name, value in response.getheaders()}
         if headers.get("content-encoding", "identity") != "identity":
@@ -75,7 +75,7 @@ class _Exchange:
                 _send(connection, request, target)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise Unreachable(request.url, _reason(error), sent) from error
+            raise Unreachable(request.url, reason_of(error), sent) from error
         return connection
 
     def read(self, size: int | None) -> bytes:
@@ -87,7 +87,7 @@ class _Exchange:
             data = response.read() if size is None else response.read1(size)
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise Unreachable(self._url, _reason(error)) from error
+            raise Unreachable(self._url, reason_of(error)) from error
         if size is None or not data:
             self._finish()
         return data
@@ -135,10 +135,6 @@ def _send(connection: http.client.HTTPConnection, request: Request, target: str)
     view = memoryview(request.body)
     pieces = (view[at : at + SENT_BYTES] for at in range(0, len(view), SENT_BYTES))
     connection.request(request.method, target, pieces, headers)
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 class Driver:

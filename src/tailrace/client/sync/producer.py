@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from tailrace.client.handle import BaseHandle, Operation
-from tailrace.client.producer_flows import ProducerFlows, ProducerOptions, noting
+from tailrace.client.handle import BaseHandle, BaseProducer
+from tailrace.client.producer_flows import ProducerFlows, ProducerOptions
 from tailrace.client.streams import StreamFlows
 from tailrace.client.sync.driver import Driver
 from tailrace.client.values import Appended
@@ -78,7 +78,7 @@ _running: "weakref.WeakSet[_ThreadedFlows]" = weakref.WeakSet()
 """Kept alive by their threads: a `Producer` may be deleted before its messages are stored."""
 
 
-class Producer(BaseHandle[Driver, _ThreadedFlows], driver=Driver):
+class Producer(BaseProducer[Driver, _ThreadedFlows], driver=Driver):
     """
     Appends to one stream in the background, in batches and with several requests at once. Each
     message is stored once and in order, across lost connections, rejections and restarts.
@@ -88,17 +88,7 @@ class Producer(BaseHandle[Driver, _ThreadedFlows], driver=Driver):
     """
 
     def __init__(self, stream: BaseHandle[Driver, StreamFlows], options: ProducerOptions) -> None:
-        self._is_closed = False
         super().__init__(stream._driver, _ThreadedFlows(stream._driver, stream._flows, options))
-
-    @property
-    def producer_id(self) -> str:
-        return self._flows.queue.producer_id
-
-    @property
-    def epoch(self) -> int:
-        """The epoch as given, or as claimed."""
-        return self._flows.queue.epoch
 
     def append(self, data: bytes | str) -> "Future[Appended]":
         """
@@ -134,13 +124,6 @@ class Producer(BaseHandle[Driver, _ThreadedFlows], driver=Driver):
             flows.wake_workers()
         return future
 
-    flush = Operation(ProducerFlows.flush)
-    close_stream = Operation(ProducerFlows.close_stream)
-
-    def undelivered(self) -> list[bytes]:
-        """The messages that are not acknowledged, in order; after an error some may be stored."""
-        return self._flows.undelivered()
-
     def close(self) -> None:
         """
         Wait until everything is stored, and accept no more messages. The stream stays open.
@@ -156,10 +139,6 @@ class Producer(BaseHandle[Driver, _ThreadedFlows], driver=Driver):
             finally:
                 _running.discard(self._flows)
 
-    def __del__(self) -> None:
-        if not self._is_closed:
-            self._flows.abandon()
-
     def __enter__(self) -> "Producer":
         return self
 
@@ -169,7 +148,7 @@ class Producer(BaseHandle[Driver, _ThreadedFlows], driver=Driver):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with noting(error):
+        with self._noting(error):
             self.close()
 
 
