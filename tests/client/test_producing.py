@@ -1,7 +1,7 @@
 """
-A producer's slots without threads, sockets or time: a scheduler that Hypothesis leads.
+A producer without threads, sockets or time: Hypothesis schedules its workers.
 
-The server of these tests decides by the very rules of ours (`tailrace.protocol.producer`).
+The server of these tests decides by the rules of `tailrace.protocol.producer`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PATIENT = Retry(attempts_max=1000, first_s=0.01, longest_s=0.1, jitter=lambda: 1
 
 @dataclass
 class ModelServer:
-    """One stream of JSON, and who wrote to it."""
+    """One JSON stream and its producers."""
 
     log: list[Any] = field(default_factory=list)
     producers: dict[str, ProducerState] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class World:
             self.flows.wake_workers()
 
     def run(self, flow: Flow[Any]) -> Any:
-        """Let everything happen until a flow of the user's has its result."""
+        """Take steps until a flow of the user has its result."""
         mine = _Run(flow)
         self.runs.append(mine)
         while not mine.ended:
@@ -146,14 +146,14 @@ class World:
         return mine.result
 
     def step(self) -> None:
-        """One of those that can go on does; time passes when none can."""
+        """One of the runs that can continue does; if none can, time passes."""
         self.runs = [run for run in self.runs if not run.ended]
         able = [run for run in self.runs if run.is_ready(self.now)]
         if not self.runs:
             return
         if not able:
             wakes = [at for run in self.runs if (at := run.wakes_at(self.now)) is not None]
-            assert wakes, "everybody waits for somebody"
+            assert wakes, "deadlock: every run waits for another"
             self.now = max(self.now, min(wakes)) + 1e-6
             return
         self._advance(able[self.choose(len(able))])
@@ -172,7 +172,7 @@ class World:
             run.go_on(run.found)
 
     def _send(self, run: _Run, call: Request) -> None:
-        """A request: answered, lost before or after, refused before or after, delivered twice."""
+        """A request that succeeds, is lost or fails before or after storing, or arrives twice."""
         fate = self.choose(12) if self.faults > 0 else 11
         self.faults -= fate < 6
         if fate == 0:
@@ -201,7 +201,7 @@ class _Waiting:
 
 
 class _Run:
-    """A flow, and what it waits for."""
+    """A flow, and the effect that it waits for."""
 
     def __init__(self, flow: Flow[Any]) -> None:
         self._flow = flow
@@ -259,13 +259,13 @@ def first(count: int) -> int:
 
 @settings(max_examples=400, deadline=None)
 @given(data=st.data(), count=st.integers(1, 30), faults=st.integers(0, 40))
-def test_whatever_is_lost_each_message_is_stored_once_and_in_order(
+def test_each_message_is_stored_once_and_in_order(
     data: st.DataObject, count: int, faults: int
 ) -> None:
     """
-    Goal: exactly once, in order, with several requests on their way.
+    Goal: exactly once, in order, with several requests in flight.
 
-    Method: any interleaving of slots, any fate of requests, in any order; look at the log alone.
+    Method: any interleaving of workers and any fate of requests; then check the log alone.
     """
     choose = _chooser(data)
     world = World(choose, batch_count_max=choose(3) + 1)
@@ -289,14 +289,14 @@ def _chooser(data: st.DataObject) -> Callable[[int], int]:
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), count=st.integers(1, 20), faults=st.integers(0, 10))
-def test_who_is_fenced_ends_and_stores_nothing_after(
+def test_a_fenced_producer_stores_nothing_afterwards(
     data: st.DataObject, count: int, faults: int
 ) -> None:
     """
-    Somebody claims our id while batches are on their way; `auto_claim` does not take it back.
+    Another producer claims the id while batches are in flight; `auto_claim` does not take it back.
 
-    What the new one wrote is the last of the log; no message is there twice, nor out of order, and
-    what was acknowledged is there.
+    The message of the new producer is the last in the log. No message is there twice or out of
+    order, and every acknowledged message is there.
     """
     choose = _chooser(data)
     world = World(choose, named=True, auto_claim=True, batch_count_max=1)
@@ -333,8 +333,8 @@ def _call(name: str, epoch: int, seq: int, body: bytes) -> Request:
     return Request("POST", URL, headers, body)
 
 
-class TestIntroduction:
-    """A producer with a given id finds out whether it was used before."""
+class TestProbing:
+    """A producer with a given id finds out whether the id was used before."""
 
     def test_a_new_id_begins_in_its_epoch(self) -> None:
         world = World(first, named=True, epoch=4)
@@ -343,7 +343,7 @@ class TestIntroduction:
         assert world.server.log == ["a"]
         assert world.server.producers["me"].epoch == 4
 
-    def test_an_id_used_in_this_epoch_is_an_error_and_no_silent_loss(self) -> None:
+    def test_an_id_used_in_this_epoch_is_an_error(self) -> None:
         world = World(first, named=True)
         world.server.post(_call("me", 0, 0, b'["earlier"]'))
         world.append("a")
@@ -370,7 +370,7 @@ class TestIntroduction:
             world.run(world.flows.flush())
         assert caught.value.epoch == 5
 
-    def test_a_higher_epoch_goes_on(self) -> None:
+    def test_a_higher_epoch_is_accepted(self) -> None:
         world = World(first, named=True, epoch=6)
         world.server.post(_call("me", 5, 0, b'["earlier"]'))
         world.append("a")
@@ -378,8 +378,8 @@ class TestIntroduction:
         assert world.server.log == ["earlier", "a"]
 
     @pytest.mark.parametrize("closes", [True, False])
-    def test_two_who_begin_at_once_do_not_both_close(self, closes: bool) -> None:
-        """Their last batches look the same to the server; only one of them is stored."""
+    def test_two_concurrent_producers_do_not_both_close(self, closes: bool) -> None:
+        """Their last batches look alike to the server; only one is stored."""
         mine, theirs = World(first, named=True), World(first, named=True)
         theirs.server = mine.server
         for world, value in ((mine, "mine"), (theirs, "theirs")):
@@ -392,8 +392,8 @@ class TestIntroduction:
         assert mine.server.log == ["mine"]
 
     @pytest.mark.parametrize("fate", [2, 3], ids=["lost after", "503 after"])
-    def test_its_own_first_batch_is_recognised(self, fate: int) -> None:
-        """It was stored, and its answer lost: the duplicate is ours."""
+    def test_its_own_first_batch_is_recognized(self, fate: int) -> None:
+        """It was stored, and its response lost: the duplicate is its own."""
         fates = iter([11, fate])
         world = World(lambda count: next(fates, 11) if count == 12 else 0, named=True)
         world.faults = 5
@@ -401,7 +401,7 @@ class TestIntroduction:
         world.run(world.flows.flush())
         assert world.server.log == ["once"]
 
-    def test_a_number_that_we_have_not_sent_is_somebody_elses(self) -> None:
+    def test_a_sequence_number_that_was_not_sent_is_foreign(self) -> None:
         world = World(first, named=True, batch_count_max=1)
         world.append("a")
         world.run(world.flows.flush())
@@ -411,8 +411,8 @@ class TestIntroduction:
         with pytest.raises(ProducerReused):
             world.run(world.flows.flush())
 
-    def test_two_who_claim_at_once_do_not_both_believe_to_have_written(self) -> None:
-        """Between our question and our first batch another one takes the same epoch."""
+    def test_two_concurrent_claims_do_not_both_succeed(self) -> None:
+        """Between the probe and the first batch, another producer takes the same epoch."""
         world = World(first, named=True)
         world.append("a")
         while world.queue.epoch == 0 and not world.flows._is_probed:
@@ -424,7 +424,7 @@ class TestIntroduction:
 
 
 class TestErrors:
-    """What does not pass ends the producer, and everyone hears of it."""
+    """A permanent error ends the producer and reaches every caller."""
 
     def failed(self, status: int, retry: Retry = PATIENT) -> tuple[World, Exception]:
         world = World(first, retry=retry)
@@ -437,7 +437,7 @@ class TestErrors:
             world.run(world.flows.flush())
         return world, caught.value
 
-    def test_they_reach_flush_close_futures_callback_and_the_next_append(self) -> None:
+    def test_they_reach_every_caller(self) -> None:
         world, error = self.failed(404)
         assert isinstance(error, NotFound)
         assert world.errors == [error]
@@ -450,7 +450,7 @@ class TestErrors:
         left = [item for batch in world.queue.undelivered() for item in batch.items]
         assert left == [json.dumps(value).encode() for value in "bcdef"]
 
-    def test_what_passes_does_not_for_ever(self) -> None:
+    def test_transient_failures_are_retried_a_limited_number_of_times(self) -> None:
         world, error = self.failed(503, Retry(attempts_max=3))
         assert isinstance(error, ServerFailed)
         assert world.errors == [error]
@@ -462,8 +462,8 @@ class TestErrors:
         with pytest.raises(StreamClosed):
             world.run(world.flows.flush())
 
-    def test_a_header_that_cannot_be_made(self) -> None:
-        """A user's callable that fails is an error as any other, and not a hang."""
+    def test_a_failing_header_callable(self) -> None:
+        """A failing callable of the user ends the producer, which does not hang."""
         world = World(first)
         boom = ValueError("no token")
 
@@ -476,8 +476,8 @@ class TestErrors:
             world.run(world.flows.flush())
         assert world.errors == [boom]
 
-    def test_a_server_that_forgot_is_a_gap(self) -> None:
-        """Its predecessors were acknowledged: to go on would leave a hole."""
+    def test_a_server_that_lost_batches_is_a_gap(self) -> None:
+        """Its predecessors were acknowledged: continuing would leave a gap."""
         world = World(first)
         for value in "abc":
             world.append(value)
@@ -499,8 +499,8 @@ class TestBatches:
         assert world.server.log == ["a", "b", "c"]
 
     @pytest.mark.parametrize("pause", [1.0, 100.0])
-    def test_nothing_is_forgotten_however_long_it_lingers(self, pause: float) -> None:
-        """Also after a pause in which the slots have ended for want of work."""
+    def test_no_message_is_lost_during_a_long_linger(self, pause: float) -> None:
+        """Also after a pause in which the idle workers have ended."""
         world = World(first, linger_s=20.0, batch_count_max=10)
         for value in "ab":
             world.append(value)
@@ -517,14 +517,14 @@ class TestBatches:
         world.run(world.flows.flush())
         assert world.now < 1
 
-    def test_no_more_than_so_many_are_on_their_way(self) -> None:
+    def test_in_flight_max_limits_the_workers(self) -> None:
         world = World(first, batch_count_max=1, in_flight_max=3)
         for value in range(10):
             world.append(value)
         assert len(world.runs) <= 3
         world.run(world.flows.flush())
 
-    def test_bytes_bound_a_batch_but_a_large_message_goes_alone(self) -> None:
+    def test_batch_bytes_max_limits_a_batch_of_several_messages(self) -> None:
         queue = queue_of(batch_bytes_max=10)
         for size in (4, 4, 4, 50, 1):
             queue.add(b"x" * size)
@@ -545,16 +545,14 @@ class TestBatches:
         queue.add(b"")
         assert not queue.has_room(0)
 
-    @pytest.mark.parametrize(
-        "wrong", [{"batch_bytes_max": 0}, {"in_flight_max": 0}, {"linger_s": -1.0}]
-    )
-    def test_limits_are_checked(self, wrong: dict[str, Any]) -> None:
-        with pytest.raises(ValueError):
-            ProducerOptions(**wrong)
+    def test_limits_are_checked(self) -> None:
+        for name, value in (("batch_bytes_max", 0), ("in_flight_max", 0), ("linger_s", -1.0)):
+            with pytest.raises(ValueError, match=name):
+                ProducerOptions(**{name: value})
 
 
-class TestSettling:
-    """A batch is told of once, whoever comes first."""
+class TestDeliveries:
+    """Each delivery is completed once, by the first worker."""
 
     def two(self) -> tuple[BatchQueue, list[Any]]:
         queue = queue_of(batch_count_max=1)
@@ -566,22 +564,22 @@ class TestSettling:
         queue.add(b"2")
         return queue, [queue.take(), queue.take()]
 
-    def test_one_that_was_just_acknowledged_does_not_fail_with_the_rest(self) -> None:
+    def test_an_acknowledged_batch_does_not_fail_with_the_rest(self) -> None:
         queue, (one, other) = self.two()
         assert queue.settle(one)
         assert queue.fail(NotFound(404, URL)) == [other]
         queue.acknowledge(one)
         assert queue.undelivered() == [other]
 
-    def test_one_that_has_failed_is_not_acknowledged(self) -> None:
+    def test_a_failed_batch_is_not_acknowledged(self) -> None:
         queue, (one, other) = self.two()
         assert queue.fail(NotFound(404, URL)) == [one, other]
         assert not queue.settle(one)
         assert queue.fail(NotFound(404, URL)) is None
 
     @pytest.mark.parametrize("fails_first", [True, False])
-    def test_slots_that_meet_do_not_both_tell(self, fails_first: bool) -> None:
-        """One has an answer for its batch while another ends the producer."""
+    def test_only_one_worker_completes_a_delivery(self, fails_first: bool) -> None:
+        """One worker has a response for its batch while another ends the producer."""
         world = World(first, batch_count_max=1)
         world.append("a")
         batch = world.queue.take()
@@ -597,7 +595,7 @@ class TestSettling:
             assert not batch.delivery.done()
         assert world.errors == [error]
 
-    def test_what_is_known_to_be_stored_does_not_fail(self) -> None:
+    def test_a_batch_known_to_be_stored_does_not_fail(self) -> None:
         world = World(first, batch_count_max=1)
         world.append("0")
         started = world.queue.take()
@@ -612,8 +610,8 @@ class TestSettling:
         assert one.delivery.result().duplicate
         assert world.queue.undelivered() == []
 
-    def test_what_a_later_one_proves_is_stored(self) -> None:
-        """The server has no gaps: the answer to the second tells of the first."""
+    def test_a_later_acknowledgement_proves_that_a_batch_is_stored(self) -> None:
+        """A server stores no gaps: the response to the second proves the first."""
         queue, (one, other) = self.two()
         queue.settle(other)
         queue.acknowledge(other)
@@ -622,31 +620,24 @@ class TestSettling:
 
 
 class TestEncoding:
-    @pytest.mark.parametrize(
-        "value", [None, True, 1.5, 2**70, "é\n", [1, None], {"a": {"b": None}}, {1: 2}, {None: 1}]
-    )
-    def test_what_is_json_comes_back(self, value: Any) -> None:
-        assert json.loads(encode_json(value)) == json.loads(json.dumps(value))
+    def test_json_values_round_trip(self) -> None:
+        nested: list[Any] = [[1, None], {"a": {"b": None}}, {1: 2}, {None: 1}]
+        for value in (None, True, 1.5, 2**70, "é\n", *nested):
+            assert json.loads(encode_json(value)) == json.loads(json.dumps(value))
 
-    @pytest.mark.parametrize(
-        "value",
-        [
-            float("nan"),
-            {"a": [float("inf")]},
-            {"a": None, "b": -float("inf")},
-            [date(2026, 1, 2), float("nan")],
-            {date(2026, 1, 2): float("nan")},
-        ],
-    )
-    def test_no_number_is_no_json(self, value: Any) -> None:
-        """It would arrive as null otherwise, and nobody would know."""
-        with pytest.raises(ValueError, match="not JSON compliant"):
-            encode_json(value)
+    def test_nan_and_infinity_are_rejected(self) -> None:
+        """msgspec alone would silently encode them as null."""
+        nan, day = float("nan"), date(2026, 1, 2)
+        values: list[Any] = [nan, {"a": [float("inf")]}, {"a": None, "b": -float("inf")}]
+        for value in (*values, [day, nan], {day: nan}):
+            with pytest.raises(ValueError, match="not JSON compliant"):
+                encode_json(value)
 
-    @pytest.mark.parametrize("value", [object(), b"{}", bytearray(b"{}"), {(1, 2): 3}])
-    def test_other_things_are_none(self, value: Any) -> None:
-        with pytest.raises(TypeError):
-            encode_json(value)
+    def test_other_types_are_rejected(self) -> None:
+        values: list[Any] = [object(), b"{}", bytearray(b"{}"), {(1, 2): 3}]
+        for value in values:
+            with pytest.raises(TypeError):
+                encode_json(value)
 
-    def test_dates_are_taken(self) -> None:
+    def test_dates_are_encoded(self) -> None:
         assert encode_json([date(2026, 1, 2), None]) == b'["2026-01-02",null]'
