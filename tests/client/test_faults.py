@@ -1,8 +1,8 @@
 """
 Readers over a faulty network receive each message once and in order.
 
-Goal: the guarantees of `tail` and `read`. Method: a writer appends numbers directly to the server and
-a reader receives them through a proxy that cuts, delays and rejects by a seed (`FaultProxy`), from a
+Goal: the guarantees of `tail` and `read`. Method: a writer appends numbers to the server itself. A
+reader receives them through a proxy that cuts, delays and rejects by a seed (`FaultProxy`), from a
 server that ends its event streams every half second and is killed repeatedly. Then compare what
 arrived with what was written.
 """

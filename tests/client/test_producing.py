@@ -548,7 +548,7 @@ class TestBatches:
     def test_limits_are_checked(self) -> None:
         for name, value in (("batch_bytes_max", 0), ("in_flight_max", 0), ("linger_s", -1.0)):
             with pytest.raises(ValueError, match=name):
-                ProducerOptions(**{name: value})
+                queue_of(**{name: value})
 
 
 class TestDeliveries:

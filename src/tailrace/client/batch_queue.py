@@ -135,13 +135,7 @@ class BatchQueue:
         return self.count < options.queue_count_max and self.bytes + size <= options.queue_bytes_max
 
     def add(self, data: bytes) -> tuple[Any, bool]:
-        """
-        Add a message: its delivery, and whether a worker should look at the queue.
-
-        Raises:
-            TailraceError: The producer failed.
-            ValueError: It is closed.
-        """
+        """Add a message: its delivery, and whether a worker should look at the queue."""
         if self.failure is not None or self.ended:
             self.check()
         size = len(data) + 1

@@ -21,12 +21,7 @@ _BYTES = frozenset((bytes, bytearray, memoryview))
 
 
 def encode_json(value: object) -> bytes:
-    """
-    A value as JSON; besides JSON's own types, those that msgspec knows (dates, dataclasses …).
-
-    Raises:
-        TypeError, ValueError: It cannot be encoded.
-    """
+    """A value as JSON; besides JSON's own types, those of msgspec (dates, dataclasses …)."""
     if type(value) in _BYTES:
         raise TypeError("bytes are no JSON value: use `append` for encoded messages")
     try:
@@ -42,12 +37,7 @@ def encode_json(value: object) -> bytes:
 
 
 def as_bytes(data: object) -> bytes:
-    """
-    The bytes to send: text in UTF-8, and a copy of mutable buffers.
-
-    Raises:
-        TypeError: It is neither text nor bytes.
-    """
+    """The bytes to send: text in UTF-8, and a copy of mutable buffers."""
     if isinstance(data, bytes):
         return data
     if isinstance(data, str):
@@ -58,12 +48,7 @@ def as_bytes(data: object) -> bytes:
 
 
 def check_message(data: bytes, *, as_json: bool) -> None:
-    """
-    Check that bytes can be a message: an invalid one would have its whole batch rejected.
-
-    Raises:
-        ValueError: They cannot.
-    """
+    """Check that bytes can be a message: an invalid one would have its whole batch rejected."""
     if not data:
         raise ValueError("a message has at least one byte")
     if as_json:

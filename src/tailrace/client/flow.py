@@ -219,12 +219,7 @@ def each(flow: Flow[None], convert: Callable[[Any], Iterable[Any]]) -> Flow[None
 
 
 def send(make: MakeRequest) -> Flow[Response]:
-    """
-    Send a request until there is a response that is no transient failure.
-
-    Raises:
-        Unreachable: There is none, or the request must not be sent again.
-    """
+    """Send a request until there is a response that is no transient failure, or raise."""
     attempt = 1
     repeated = False
     while True:
@@ -249,13 +244,7 @@ def send(make: MakeRequest) -> Flow[Response]:
 
 
 def expect(make: MakeRequest, *statuses: int) -> Flow[Response]:
-    """
-    Send a request and require one of some statuses.
-
-    Raises:
-        Refused: The response has another status.
-        Unreachable: There is no response.
-    """
+    """Send a request and require one of some statuses; raise `Refused` for others."""
     response = yield from send(make)
     if response.status not in statuses:
         raise (yield from refused(response))
@@ -265,12 +254,7 @@ def expect(make: MakeRequest, *statuses: int) -> Flow[Response]:
 def fetch(
     make: MakeRequest, retry: Retry, read: Callable[[Response], Flow[T]], *statuses: int
 ) -> Flow[T]:
-    """
-    Send a safe request and read its response, again if that breaks off.
-
-    Raises:
-        As `expect` does.
-    """
+    """Send a safe request and read its response, again if that breaks off."""
     attempt = 1
     while True:
         response = yield from expect(make, *statuses)
@@ -290,12 +274,7 @@ def whole(response: Response) -> Flow[tuple[Response, bytes]]:
 
 
 def delete(make: MakeRequest) -> Flow[None]:
-    """
-    Delete something. A 404 to a second attempt is a success: the first one was carried out.
-
-    Raises:
-        Refused, Unreachable: It could not be deleted.
-    """
+    """Delete something. A 404 to a second attempt is a success: the first one was carried out."""
     response = yield from send(make)
     was_deleted = response.status == 404 and response.repeated
     if response.status not in (200, 202, 204) and not was_deleted:

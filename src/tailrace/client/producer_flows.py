@@ -22,6 +22,7 @@ from time import monotonic
 from typing import Any, Final
 
 from tailrace.client.batch_queue import BatchQueue, ProducerBatch, ProducerOptions
+from tailrace.client.decoding import appended
 from tailrace.client.encoding import as_bytes, check_message, encode_json, is_json
 from tailrace.client.errors import (
     AnswerInvalid,
@@ -44,7 +45,6 @@ from tailrace.client.flow import (
     send,
 )
 from tailrace.client.requests import Options, Resource
-from tailrace.client.responses import appended
 from tailrace.client.values import Appended, ProducerClaim
 
 __all__ = ["ProducerFlows", "ProducerOptions"]
@@ -100,12 +100,7 @@ class ProducerFlows(Resource, ABC):
         """Run `work` in the background."""
 
     def check_may_wait(self) -> None:
-        """
-        Check that the caller may wait for this producer.
-
-        Raises:
-            RuntimeError: It runs in a thread of the producer, and would wait for itself.
-        """
+        """Raise RuntimeError in a thread of the producer, which would wait for itself."""
 
     # -- for the user ------------------------------------------------------------------------
 
@@ -158,10 +153,7 @@ class ProducerFlows(Resource, ABC):
         """
         Close the stream after all messages that were appended, in one step with the last of them.
 
-        It happens exactly once, as every append: a retry recognizes its own closure.
-
-        Raises:
-            As `flush` does.
+        It happens exactly once: a retry recognizes its own closure. Raises as `flush`.
         """
         self.check_may_wait()
         with self.changing():

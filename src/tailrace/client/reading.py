@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tailrace.client.decoding import json_items, split_place, text_chunks
+from tailrace.client.decoding import chunk_of, json_items, split_place, text_chunks
 from tailrace.client.encoding import is_json
 from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
 from tailrace.client.flow import (
@@ -32,7 +32,6 @@ from tailrace.client.flow import (
     refused,
 )
 from tailrace.client.requests import Resource
-from tailrace.client.responses import chunk_of
 from tailrace.client.sse import EventParser
 from tailrace.client.values import Chunk, Item, TextChunk
 
@@ -73,7 +72,7 @@ class ReadFlows(Resource):
         return replace(chunk, data=_joined(found, _has_json(response)))
 
     def read_text(self, offset: str = BEGINNING) -> Items[TextChunk]:
-        """The text from an offset up to the current tail, in chunks. Raises as `read` does."""
+        """The text from an offset up to the current tail, in chunks. Raises as `read`."""
         return Items(each(self._read(offset), text_chunks(offset)))
 
     def tail(self, offset: str = BEGINNING) -> Items[Chunk]:
@@ -92,8 +91,7 @@ class ReadFlows(Resource):
         """
         The messages of a JSON stream up to the current tail, each with the offset after it.
 
-        Raises:
-            As `read` does; AnswerInvalid if it is no JSON stream.
+        Raises as `read`; AnswerInvalid if it is no JSON stream.
         """
         return Items(self._items(*split_place(offset), live=False))
 
@@ -101,19 +99,15 @@ class ReadFlows(Resource):
         """
         The messages of a JSON stream, and then new ones, until it is closed.
 
-        Raises:
-            As `tail` does; AnswerInvalid if it is no JSON stream.
+        Raises as `tail`; AnswerInvalid if it is no JSON stream.
         """
         return Items(self._items(*split_place(offset), live=True))
 
     def tail_text(self, offset: str = BEGINNING) -> Items[TextChunk]:
         """
-        The text of a stream, and then new text, until it is closed.
+        The text of a stream, and then new text, until it is closed. Raises as `tail`.
 
         Over SSE a CR, alone or before an LF, arrives as LF.
-
-        Raises:
-            As `tail` does.
         """
         return Items(each(self._tail(offset), text_chunks(offset)))
 

@@ -42,12 +42,7 @@ class Options:
 
 
 def server_url(url: str) -> str:
-    """
-    The URL of a server, without a trailing slash.
-
-    Raises:
-        ValueError: It is not the URL of a server.
-    """
+    """The checked URL of a server, without a trailing slash."""
     try:
         parts = urlsplit(url)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -1,23 +1,22 @@
 """Snapshots and bootstrap of a stream, as flows (X§2, X§3)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from tailrace.client.decoding import json_items, split_place
+from tailrace.client.decoding import is_true, json_items, split_place
 from tailrace.client.encoding import DEFAULT_CONTENT_TYPE, as_bytes
 from tailrace.client.errors import AnswerInvalid, NotFound, OffsetGone, Unreachable
 from tailrace.client.flow import Body, Flow, Give, Items, Piece, Response, each, expect, fetch
 from tailrace.client.multipart import PartParser, RawPart, boundary_of
 from tailrace.client.reading import BEGINNING, ReadFlows
-from tailrace.client.responses import is_true
 from tailrace.client.values import Bootstrap, Chunk, Item, Part, Snapshot
 
 __all__ = ["SnapshotFlows"]
 
 
-_Decode: TypeAlias = Callable[[str, int], Callable[[Chunk], Iterator[Any]]]
+_Decode: TypeAlias = Callable[[str, int], Callable[[Chunk], Iterable[Any]]]
 """Makes the converter of chunks from an offset on, with a number of messages skipped."""
 
 
@@ -142,7 +141,7 @@ class SnapshotFlows(ReadFlows):
             NotFound: There is no such stream.
             OffsetGone: The offset is no longer retained, and there is no snapshot.
         """
-        return Items(self._recover(offset, 0, live, lambda _, __: _unchanged))
+        return Items(self._recover(offset, 0, live, lambda _, __: lambda chunk: (chunk,)))
 
     def read_json_or_bootstrap(
         self, offset: str = BEGINNING, *, live: bool = False
@@ -150,8 +149,7 @@ class SnapshotFlows(ReadFlows):
         """
         The same for the messages of a JSON stream. The snapshot is bytes, of any type.
 
-        Raises:
-            As `read_or_bootstrap` does; AnswerInvalid if it is no JSON stream.
+        Raises as `read_or_bootstrap`; AnswerInvalid if it is no JSON stream.
         """
         start, skipped = split_place(offset)
         return Items(self._recover(start, skipped, live, partial(json_items, self.url)))
@@ -180,10 +178,6 @@ class SnapshotFlows(ReadFlows):
         if not piece:
             raise Unreachable(self.url, "the bootstrap broke off")
         return piece
-
-
-def _unchanged(chunk: Chunk) -> Iterator[Chunk]:
-    yield chunk
 
 
 def _part(response: Response, part: RawPart, *, is_snapshot: bool) -> Part:

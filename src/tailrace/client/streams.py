@@ -4,9 +4,9 @@ Every operation on a stream, as a flow (§5).
 Both clients take their methods from here, so that signatures, documentation and behaviour agree.
 """
 
+from tailrace.client.decoding import appended, is_true, next_offset
 from tailrace.client.encoding import DEFAULT_CONTENT_TYPE, JSON, as_bytes, encode_json
 from tailrace.client.flow import Body, Flow, delete, expect
-from tailrace.client.responses import appended, is_true, next_offset
 from tailrace.client.snapshots import SnapshotFlows
 from tailrace.client.values import Appended, Created, Head, ProducerClaim
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 from tailrace.client.aio.driver import AsyncDriver
@@ -141,11 +140,6 @@ class AsyncProducer(BaseProducer[AsyncDriver, _TaskFlows], driver=AsyncDriver):
     async def __aenter__(self) -> "AsyncProducer":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         with self._noting(error):
             await self.close()

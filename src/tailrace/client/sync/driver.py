@@ -3,7 +3,7 @@
 import http.client
 import inspect
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -62,6 +62,13 @@ class _Exchange:
         parts = urlsplit(request.url)
         self._origin = (parts.scheme, parts.netloc)
         target = parts.path + (f"?{parts.query}" if parts.query else "")
+        headers, body = dict(request.headers), request.body
+        pieces: bytes | Iterator[memoryview] | None = body or None
+        if len(body) > LARGE_BYTES:
+            # In pieces, so that the timeout applies to each and not to the whole body.
+            headers["content-length"] = str(len(body))
+            starts = range(0, len(body), SENT_BYTES)
+            pieces = (memoryview(body)[at : at + SENT_BYTES] for at in starts)
         connection = self._connections.take(*self._origin)
         sent = False
         try:
@@ -72,7 +79,7 @@ class _Exchange:
             connection.sock.settimeout(request.idle_s or self._connections.timeout_s)
             # The server may reject a large body before it has all of it: read the response then.
             with suppress(BrokenPipeError, ConnectionResetError):
-                _send(connection, request, target)
+                connection.request(request.method, target, pieces, headers)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise Unreachable(request.url, reason_of(error), sent) from error
@@ -123,18 +130,6 @@ class _Exchange:
             value.close()
             raise TypeError("a coroutine function needs an AsyncClient")
         return value
-
-
-def _send(connection: http.client.HTTPConnection, request: Request, target: str) -> None:
-    headers = dict(request.headers)
-    if len(request.body) <= LARGE_BYTES:
-        connection.request(request.method, target, request.body or None, headers)
-        return
-    # In pieces, so that the timeout applies to each and not to the whole body.
-    headers["content-length"] = str(len(request.body))
-    view = memoryview(request.body)
-    pieces = (view[at : at + SENT_BYTES] for at in range(0, len(view), SENT_BYTES))
-    connection.request(request.method, target, pieces, headers)
 
 
 class Driver:

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 from tailrace.client.handle import BaseHandle, BaseProducer
@@ -106,8 +105,7 @@ class Producer(BaseProducer[Driver, _ThreadedFlows], driver=Driver):
         """
         Append a value to a JSON stream.
 
-        Raises:
-            As `append` does; TypeError, ValueError: It cannot be encoded as JSON.
+        Raises as `append`; TypeError and ValueError if it cannot be encoded as JSON.
         """
         return self._add(self._flows.encode(value))
 
@@ -142,12 +140,7 @@ class Producer(BaseProducer[Driver, _ThreadedFlows], driver=Driver):
     def __enter__(self) -> "Producer":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         with self._noting(error):
             self.close()
 
