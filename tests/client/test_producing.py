@@ -257,9 +257,7 @@ def first(count: int) -> int:
     return 0
 
 
-@settings(max_examples=400, deadline=None)
-@given(data=st.data(), count=st.integers(1, 30), faults=st.integers(0, 40))
-def test_each_message_is_stored_once_and_in_order(
+def check_each_message_is_stored_once_and_in_order(
     data: st.DataObject, count: int, faults: int
 ) -> None:
     """
@@ -283,13 +281,7 @@ def test_each_message_is_stored_once_and_in_order(
     assert (world.queue.count, world.queue.bytes) == (0, 0)
 
 
-def _chooser(data: st.DataObject) -> Callable[[int], int]:
-    return lambda count: data.draw(st.integers(0, count - 1))
-
-
-@settings(max_examples=300, deadline=None)
-@given(data=st.data(), count=st.integers(1, 20), faults=st.integers(0, 10))
-def test_a_fenced_producer_stores_nothing_afterwards(
+def check_a_fenced_producer_stores_nothing_afterwards(
     data: st.DataObject, count: int, faults: int
 ) -> None:
     """
@@ -322,6 +314,46 @@ def test_a_fenced_producer_stores_nothing_afterwards(
     assert failed is not None or 99 not in log
     stored = [value for value, future in enumerate(world.futures) if _is_stored(future)]
     assert set(stored) <= set(log)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), count=st.integers(1, 30), faults=st.integers(0, 40))
+def test_each_message_is_stored_once_and_in_order(
+    data: st.DataObject, count: int, faults: int
+) -> None:
+    check_each_message_is_stored_once_and_in_order(data, count, faults)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@settings(max_examples=400, deadline=None)
+@given(data=st.data(), count=st.integers(1, 30), faults=st.integers(0, 40))
+def test_each_message_is_stored_once_and_in_order_with_many_examples(
+    data: st.DataObject, count: int, faults: int
+) -> None:
+    check_each_message_is_stored_once_and_in_order(data, count, faults)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), count=st.integers(1, 20), faults=st.integers(0, 10))
+def test_a_fenced_producer_stores_nothing_afterwards(
+    data: st.DataObject, count: int, faults: int
+) -> None:
+    check_a_fenced_producer_stores_nothing_afterwards(data, count, faults)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), count=st.integers(1, 20), faults=st.integers(0, 10))
+def test_a_fenced_producer_stores_nothing_afterwards_with_many_examples(
+    data: st.DataObject, count: int, faults: int
+) -> None:
+    check_a_fenced_producer_stores_nothing_afterwards(data, count, faults)
+
+
+def _chooser(data: st.DataObject) -> Callable[[int], int]:
+    return lambda count: data.draw(st.integers(0, count - 1))
 
 
 def _is_stored(future: Future[Any]) -> bool:

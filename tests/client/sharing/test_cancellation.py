@@ -70,7 +70,8 @@ class TestCancellation:
 
         run(main)
 
-    def test_of_many_at_once(self, steady: ServerProcess) -> None:
+    @pytest.mark.parametrize("steps", [range(0, 20, 4), slow(range(20))], ids=["some", "all"])
+    def test_of_many_at_once(self, steady: ServerProcess, steps: range) -> None:
         """In any state of each of them; the client can be used afterwards."""
 
         async def main() -> None:
@@ -83,7 +84,7 @@ class TestCancellation:
                     lambda: drain(stream.read()),
                     lambda: drain(stream.tail()),
                 ]
-                for pauses in range(20):
+                for pauses in steps:
                     tasks = [asyncio.ensure_future(begun()) for begun in work * 5]
                     for _ in range(pauses):
                         await asyncio.sleep(0)
