@@ -1,9 +1,9 @@
 """Many requests over many connections, from one event loop.
 
-Each connection has one request under way and takes the next one from a shared
-iterator as soon as its answer is complete. The requests are made beforehand or
-by the iterator; the answers are parsed only as far as needed to find where
-they end.
+Each connection has one request in progress and takes the next one from a shared
+iterator as soon as its response is complete. The requests are made beforehand or
+by the iterator; the responses are parsed only as far as needed to find their
+end.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 
 OnAnswer = Callable[[bytes, int, bytes, int], None]
-"""Called with the request, the status, the answer's head and the body's length."""
+"""Called with the request, the status, the response's headers and the body's length."""
 
 
 def run_requests(
     host: str, port: int, connections: int, requests: Iterable[bytes], on_answer: OnAnswer
 ) -> float:
-    """Send every request and wait for every answer; the seconds it took.
+    """Send every request and wait for every response; the seconds it took.
 
     The clock starts when all connections are open.
     """
@@ -38,13 +38,13 @@ def run_requests(
 
 
 class Statuses:
-    """Counts answers by status; usable as ``on_answer``."""
+    """Counts responses by status; usable as ``on_answer``."""
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
 
     def __call__(self, request: bytes, status: int, head: bytes, body_bytes: int) -> None:
-        """Count one answer."""
+        """Count one response."""
         self.counts[status] = self.counts.get(status, 0) + 1
 
 
@@ -70,7 +70,7 @@ async def _run(
 
 
 class _SharedRun:
-    """What the connections of one run have in common."""
+    """The shared state of the connections of one run."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class _SharedRun:
         self._answers = 0
 
     async def wait(self) -> None:
-        """Wait for the end of the run; fail if no answer comes for a long time."""
+        """Wait for the end of the run; fail if no response arrives for a long time."""
         seen = -1
         while not self._finished.done():
             if seen == self._answers:
@@ -96,7 +96,7 @@ class _SharedRun:
         self._finished.result()
 
     def answer(self, request: bytes, status: int, head: bytes, body_bytes: int) -> None:
-        """Pass one complete answer on."""
+        """Pass one complete response on."""
         self._answers += 1
         self._on_answer(request, status, head, body_bytes)
 
@@ -113,7 +113,7 @@ class _SharedRun:
 
 
 class _Caller(asyncio.Protocol):
-    """One connection with at most one request under way."""
+    """One connection with at most one request in progress."""
 
     def __init__(self, run: _SharedRun) -> None:
         self._run = run
@@ -130,7 +130,7 @@ class _Caller(asyncio.Protocol):
             self._run.fail(BenchmarkError("the server closed a connection in mid-answer"))
 
     def close(self) -> None:
-        """Drop the connection, whatever is under way."""
+        """Drop the connection, also during a request."""
         self._under_way = False
         self._transport.abort()
 
@@ -167,7 +167,7 @@ class _Caller(asyncio.Protocol):
         self.send_next()
 
     def _body_length(self, status: int, head: bytes, data: bytes, start: int) -> int | None:
-        """The length of the answer's body, or None while it is incomplete."""
+        """The length of the response body, or None while it is incomplete."""
         if status == 204 or self._request.startswith(b"HEAD "):
             return 0
         stated = _CONTENT_LENGTH.search(head)

@@ -1,8 +1,8 @@
 """
 docs/api.md from the docstrings of the client: `make docs`.
 
-Reads the source and imports nothing. The methods of `Stream` and `AsyncStream` are written once, as
-flows; so are they here. A test compares the page with what this makes.
+Reads the source and imports nothing. The methods of `Stream` and `AsyncStream` are defined once, as
+flows, and appear once. A test compares the page with the output of this module.
 """
 
 import ast
@@ -14,16 +14,17 @@ from typing import Final, TypeAlias
 
 ROOT: Final = Path(__file__).parents[1]
 SOURCE: Final = ROOT / "src" / "tailrace" / "client"
+EXCEPTIONS: Final = ROOT / "src" / "tailrace" / "exceptions.py"
 PAGE: Final = ROOT / "docs" / "api.md"
 
 INTRODUCTION: Final = """\
 # API reference
 
-Made from the docstrings by `make docs`. Everything is in `tailrace.client`; `Client` and
-`AsyncClient` are in `tailrace` too.
+Generated from the docstrings by `make docs`. Everything is in `tailrace.client`; `Client`,
+`AsyncClient` and `TailraceError` are also in `tailrace`.
 
-The methods of both clients are the same. What is shown here are those of the blocking one; of the
-asynchronous one, methods that return are awaited, and iterators are asynchronous
+Both clients have the same methods. This page shows those of the blocking client. With the
+asynchronous client, await the methods that return a result, and iterate with `async for`
 (`async for item in stream.tail():`).
 """
 
@@ -31,31 +32,34 @@ _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Sources:
-    """Every class of the client, by name."""
+    """All classes of the client, by name."""
 
     def __init__(self) -> None:
         self.classes: dict[str, ast.ClassDef] = {}
-        for path in sorted(SOURCE.glob("*.py")):
+        for path in (EXCEPTIONS, *sorted(SOURCE.rglob("*.py"))):
             for node in ast.parse(path.read_text()).body:
                 if isinstance(node, ast.ClassDef):
                     self.classes[node.name] = node
 
     def methods(self, name: str) -> dict[str, _Function]:
-        """A class's functions, and those of the classes it is made of."""
+        """The functions of a class and of its base classes."""
+        return {item.name: item for item in self.members(name) if isinstance(item, _Function)}
+
+    def members(self, name: str, prefix: str = "") -> list[ast.stmt]:
+        """The statements of a class, after those of its base classes that begin with a prefix."""
         node = self.classes.get(name)
-        if node is None:
-            return {}
-        found: dict[str, _Function] = {}
-        for base in node.bases:
-            found.update(self.methods(ast.unparse(base)))
-        for item in node.body:
-            if isinstance(item, _Function):
-                found[item.name] = item
-        return found
+        bases = [_name(base) for base in node.bases] if node is not None else []
+        found = [self.members(base, prefix) for base in bases if base.startswith(prefix)]
+        return [*(item for items in found for item in items), *(node.body if node else [])]
+
+
+def _name(base: ast.expr) -> str:
+    """The name of a base class, without its type arguments."""
+    return ast.unparse(base).partition("[")[0]
 
 
 def page() -> str:
-    """All of it."""
+    """The whole page."""
     sources = Sources()
     return "\n".join([INTRODUCTION, *_page(sources)]).rstrip() + "\n"
 
@@ -72,11 +76,12 @@ def _page(sources: Sources) -> Iterator[str]:
     yield from _class(sources, "ProducerClaim")
     yield "## Buckets\n"
     yield from _class(sources, "Bucket", "AsyncBucket")
-    yield "## What operations return\n"
+    yield "## Values\n"
     for name in _exported("values"):
         if name != "ProducerClaim":
             yield from _class(sources, name)
     yield "## Errors\n"
+    yield from _class(sources, "TailraceError")
     for node in _nodes("errors"):
         if isinstance(node, ast.ClassDef):
             yield from _class(sources, node.name)
@@ -96,7 +101,11 @@ def _exported(module: str) -> list[str]:
 
 def _class(sources: Sources, name: str, twin: str | None = None) -> Iterator[str]:
     node = sources.classes[name]
-    bases = [base for base in map(ast.unparse, node.bases) if base in sources.classes]
+    bases = [
+        base
+        for base in map(_name, node.bases)
+        if base in sources.classes and not base.startswith("Base")
+    ]
     title = f"`{name}`" + (f", `{twin}`" if twin else "")
     yield (
         f"### {title}" + (f" ({', '.join(f'`{base}`' for base in bases)})" if bases else "") + "\n"
@@ -106,12 +115,12 @@ def _class(sources: Sources, name: str, twin: str | None = None) -> Iterator[str
     fields = list(_fields(node))
     if fields:
         yield "\n".join(fields) + "\n"
-    for item in node.body:
+    for item in sources.members(name, "Base"):
         yield from _member(sources, item)
 
 
 def _fields(node: ast.ClassDef) -> Iterator[str]:
-    """Annotated attributes, each with the string below it."""
+    """The annotated attributes, each with the string below it."""
     for item, after in zip(node.body, [*node.body[1:], None], strict=True):
         if not isinstance(item, ast.AnnAssign) or ast.unparse(item.target).startswith("_"):
             continue
@@ -141,11 +150,24 @@ def _member(sources: Sources, item: ast.stmt) -> Iterator[str]:
         elif any(ast.unparse(by) == "property" for by in item.decorator_list):
             yield f"- `{item.name}: {_result(item)}`\n"
     elif isinstance(item, ast.Assign) and isinstance(item.value, ast.Call):
-        made = re.fullmatch(r"(\w+)\((\w+)\.(\w+)\)", ast.unparse(item.value))
-        if made is not None:
-            method = sources.methods(made[2])[made[3]]
-            yield _heading(method, ast.unparse(item.targets[0]))
+        name, call = ast.unparse(item.targets[0]), ast.unparse(item.value)
+        if made := re.fullmatch(r"(?:Operation|Iteration)\((\w+)\.(\w+)\)", call):
+            method = sources.methods(made[1])[made[2]]
+            yield _heading(method, name)
             yield _prose(ast.get_docstring(method) or "") + "\n"
+        elif made := re.fullmatch(r"constructs\((\w+), (\w+)\)", call):
+            options = sources.classes[made[1]]
+            yield f"#### `{name}`\n\n{_text(name, _parameters(options), made[2])}\n"
+            yield _prose(ast.get_docstring(options) or "") + "\n"
+
+
+def _parameters(node: ast.ClassDef) -> list[str]:
+    """The parameters of a dataclass."""
+    fields = [item for item in node.body if isinstance(item, ast.AnnAssign)]
+    return [
+        "*" if ast.unparse(field.annotation) == "KW_ONLY" else ast.unparse(field)
+        for field in fields
+    ]
 
 
 def _heading(function: _Function, name: str) -> str:
@@ -158,14 +180,18 @@ def _signature(function: _Function, name: str) -> str:
     args = arguments.args
     args.args = [arg for arg in args.args if arg.arg != "self"]
     parts = [re.sub(r"^(\w+: [^=]+)=", r"\1 = ", part) for part in _split(ast.unparse(args))]
-    text = f"{name}({', '.join(parts)}) -> {_result(function)}"
+    return _text(name, parts, _result(function))
+
+
+def _text(name: str, parts: list[str], result: str) -> str:
+    text = f"{name}({', '.join(parts)}) -> {result}"
     if len(text) > 90:
-        text = f"{name}(\n    " + ",\n    ".join(parts) + f",\n) -> {_result(function)}"
+        text = f"{name}(\n    " + ",\n    ".join(parts) + f",\n) -> {result}"
     return f"```text\n{text}\n```"
 
 
 def _split(arguments: str) -> list[str]:
-    """At commas that are in no brackets."""
+    """Split at commas outside brackets."""
     parts, depth = [""], 0
     for char in arguments:
         depth += (char in "([{") - (char in ")]}")
@@ -177,12 +203,12 @@ def _split(arguments: str) -> list[str]:
 
 
 def _result(function: _Function) -> str:
-    """What the blocking shell returns."""
+    """The type that the blocking client returns."""
     text = ast.unparse(function.returns) if function.returns is not None else "None"
     text = text.strip("'")
     text = re.sub(r"^Flow\[(.*)\]$", r"\1", text)
     text = re.sub(r"^Items\[(.*)\]$", r"Iterator[\1]", text)
-    return "Producer" if text == "ProducerSetup" else text
+    return {"S": "Stream", "B": "Bucket"}.get(text, text)
 
 
 def _prose(doc: str) -> str:

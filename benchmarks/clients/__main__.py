@@ -1,4 +1,4 @@
-"""Install the clients that are not ours."""
+"""Install the other clients."""
 
 from benchmarks.clients.running import CLIENTS
 

@@ -31,7 +31,7 @@ Result = tuple[int, float, str]
 
 
 def append(url: str, count: int, message: dict[str, Any]) -> Result:
-    """One after another, each waited for."""
+    """One append after another, each awaited."""
     with DurableStream(url, content_type=JSON, batching=False) as handle:
         began = time.perf_counter()
         for number in range(count):
@@ -40,7 +40,7 @@ def append(url: str, count: int, message: dict[str, Any]) -> Result:
 
 
 def append_by_threads(url: str, count: int, message: dict[str, Any]) -> Result:
-    """64 threads: those that wait at the same time go in one request."""
+    """64 threads: appends that wait at the same time are sent in one request."""
     with (
         DurableStream(url, content_type=JSON) as handle,
         ThreadPoolExecutor(THREADS) as pool,
@@ -53,7 +53,7 @@ def append_by_threads(url: str, count: int, message: dict[str, Any]) -> Result:
 
 
 async def append_by_tasks(url: str, count: int, message: dict[str, Any]) -> Result:
-    """1,000 tasks at once: those that wait at the same time go in one request."""
+    """1,000 tasks: appends that wait at the same time are sent in one request."""
     async with AsyncDurableStream(url, content_type=JSON) as handle:
         began = time.perf_counter()
         for first in range(0, count, TASKS):

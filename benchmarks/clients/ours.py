@@ -1,4 +1,4 @@
-"""Our client under measurement: see :mod:`benchmarks.clients`."""
+"""The client of Tailrace: see :mod:`benchmarks.clients`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def produce_async(stream: Any, count: int, message: dict[str, Any]) -> Res
 
 
 def append(stream: Any, count: int, message: dict[str, Any]) -> Result:
-    """One after another, each waited for."""
+    """One append after another, each awaited."""
     began = time.perf_counter()
     for number in range(count):
         stream.append_json({**message, "id": f"{number:06d}"})
@@ -57,7 +57,7 @@ async def read_async(stream: Any) -> Result:
 
 
 def read_chunks(stream: Any) -> Result:
-    """Bytes as they come: messages are counted by a mark that each has, and not parsed."""
+    """Bytes as they arrive: messages are counted by a field name, and not parsed."""
     began = time.perf_counter()
     count = 0
     for chunk in stream.tail():

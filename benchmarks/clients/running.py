@@ -21,7 +21,7 @@ RUN_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Found:
-    """What a client did."""
+    """The result of a client."""
 
     messages: int
     seconds: float
@@ -34,13 +34,13 @@ class Found:
 
     @property
     def processor_us(self) -> float:
-        """What a message takes of the client's processor."""
+        """The processor time of the client per message."""
         return self.processor_seconds / self.messages * 1e6
 
 
 @dataclass(frozen=True)
 class Client:
-    """One of them: its name, how to install it, and how to call its script."""
+    """A client: its name, how to install it, and how to call its script."""
 
     title: str
     stamp: Path | None
@@ -52,7 +52,7 @@ class Client:
         return self.stamp is None or self.stamp.exists()
 
     def install(self) -> None:
-        """Unless it is there."""
+        """Install it, unless it is installed."""
         if self.stamp is not None and not self.stamp.exists():
             self.make()
             self.stamp.touch()
@@ -100,7 +100,7 @@ CLIENTS = {
 
 
 def usable(sizes: Sizes, progress: Progress) -> list[str]:
-    """The clients to measure; what cannot be is said."""
+    """The clients to measure; reports those that cannot be measured."""
     names: list[str] = []
     for name, client in CLIENTS.items():
         try:
@@ -127,7 +127,7 @@ def start(name: str, mode: str, work: str, url: str, messages: int) -> subproces
 
 
 def finish(process: subprocess.Popen[str]) -> Found:
-    """Wait for it; what it says that it did."""
+    """Wait for the script and return its result."""
     try:
         out, _ = process.communicate(timeout=RUN_SECONDS)
     except subprocess.TimeoutExpired:
@@ -143,7 +143,7 @@ def finish(process: subprocess.Popen[str]) -> Found:
 
 
 def example() -> str:
-    """A message of 190 bytes, as JSON; scripts give each a number of its own."""
+    """A message of 190 bytes, as JSON; scripts number each message."""
     message = {"id": "000000", "type": "order.updated", "at": "2025-01-01T00:00:00Z", "note": ""}
     short = len(json.dumps(message, separators=(",", ":")))
     message["note"] = "n" * (MESSAGE_BYTES - short)

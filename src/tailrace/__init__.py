@@ -1,16 +1,18 @@
 """
 Durable streams for Python: a server of append-only, replayable streams over HTTP, and a client.
 
-`Client` and `AsyncClient` are imported when they are asked for: a server needs neither.
+`Client` and `AsyncClient` are imported on first use, because a server needs neither.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tailrace.exceptions import TailraceError
+
 if TYPE_CHECKING:
     from tailrace.client import AsyncClient, Client
 
-__all__ = ["AsyncClient", "Client", "__version__"]
+__all__ = ["AsyncClient", "Client", "TailraceError", "__version__"]
 
 __version__ = "0.1.0"
 

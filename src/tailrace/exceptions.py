@@ -60,7 +60,7 @@ class TailraceError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if type(self) is TailraceError:
-            return type(self), self.args
-        # `Exception` replays `args`, which has no keyword arguments.
+            return super().__reduce__()  # type: ignore[return-value]
+        # `Exception` replays `args`, which has no keyword arguments. The state carries the notes.
         values = tuple(getattr(self, field.name) for field in fields(cast(Any, self)))
-        return type(self), values or self.args
+        return type(self), values or self.args, vars(self)

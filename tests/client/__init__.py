@@ -1,1 +1,1 @@
-"""The client: its parser, its flow, and both shells against real servers."""
+"""The client: its parser, its flow, and both clients against real servers."""

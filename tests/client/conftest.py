@@ -1,4 +1,4 @@
-"""Both shells behind one interface, and a server for them."""
+"""Both clients behind one interface, and a server for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _names = itertools.count()
 
 
 class Awaited:
-    """An asynchronous object as if it were a blocking one."""
+    """A blocking interface to an asynchronous object."""
 
     def __init__(self, inner: Any, runner: asyncio.Runner) -> None:
         self._inner = inner
@@ -71,7 +71,7 @@ Connect = Callable[..., Any]
 
 @contextmanager
 def connected(kind: str, url: str, **options: Any) -> Iterator[Any]:
-    """A client of one kind, in blocking words."""
+    """A client of one kind, with a blocking interface."""
     if kind == "sync":
         with Client(url, **options) as client:
             yield client
@@ -91,7 +91,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """Recycles SSE connections often, so that every tail meets it; and answers in small chunks."""
+    """Recycles SSE connections often, so that every tail reconnects; sends small chunks."""
     options = ("--sse-s", "0.5", "--long-poll-s", "0.5", "--chunk-bytes", "1000")
     with ServerProcess(tmp_path_factory.mktemp("client"), *options) as running:
         yield running
@@ -105,5 +105,5 @@ def client(kind: str, server: ServerProcess) -> Iterator[Any]:
 
 @pytest.fixture
 def stream(client: Any) -> Any:
-    """A name that no other test uses."""
+    """A unique name."""
     return client.stream(f"client/{next(_names)}")

@@ -1,4 +1,4 @@
-"""Buckets and their streams, by both shells."""
+"""Buckets and their streams, by both clients."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tailrace.client import Conflict, NotFound
+from tests.client.tiers import sync_first
 
 TEXT = "text/plain"
 _numbers = itertools.count()
@@ -15,7 +16,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def bucket(client: Any) -> Any:
-    """A name that no other test uses."""
+    """A unique name."""
     return client.bucket(f"client-{next(_numbers)}")
 
 
@@ -41,7 +42,8 @@ def test_a_stream_needs_its_bucket(bucket: Any) -> None:
     assert caught.value.code == "bucket-not-found"
 
 
-def test_a_listing_goes_over_all_pages(bucket: Any) -> None:
+@sync_first
+def test_a_listing_spans_all_pages(bucket: Any) -> None:
     bucket.create()
     names = [f"é {at:04d}" for at in range(1203)]
     for name in names:
@@ -52,7 +54,7 @@ def test_a_listing_goes_over_all_pages(bucket: Any) -> None:
     assert not any(item.closed or item.size for item in listed)
 
 
-def test_a_listing_says_what_streams_are(bucket: Any) -> None:
+def test_a_listing_describes_its_streams(bucket: Any) -> None:
     bucket.create()
     last = bucket.stream("s?").create(TEXT, body=b"abc", closed=True)
     (item,) = bucket.streams()

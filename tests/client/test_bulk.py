@@ -1,4 +1,4 @@
-"""Surveys of buckets, and what concerns many streams at once, by both shells."""
+"""Surveys of buckets, and what concerns many streams at once, by both clients."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from tailrace.client import (
 )
 from tailrace.client.buckets import BucketFlows
 from tailrace.client.errors import refusal
-from tailrace.client.flow import Answer, Body, Flow, Send
+from tailrace.client.flow import Body, Flow, Response, Send
 from tailrace.client.requests import Options
+from tests.client.tiers import async_first, sync_first
 
 TEXT = "text/plain"
 JSON = "application/json"
@@ -31,7 +32,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def bucket(client: Any) -> Any:
-    """One that no other test uses."""
+    """A bucket with a unique name."""
     made = client.bucket(f"bulk-{next(_numbers)}")
     made.create()
     return made
@@ -42,7 +43,7 @@ def ids(survey: Survey) -> list[str]:
 
 
 class TestSurvey:
-    def test_the_whole_bucket_and_then_what_changes(self, bucket: Any) -> None:
+    def test_the_whole_bucket_and_then_its_changes(self, bucket: Any) -> None:
         for name in ("a", "b", "c"):
             bucket.stream(name).create(TEXT)
         first = bucket.survey()
@@ -63,6 +64,7 @@ class TestSurvey:
         assert ids(bucket.survey("d", since=first.position)) == ["d"]
         assert ids(bucket.survey("c")) == ["c"]
 
+    @async_first
     def test_many_pages(self, bucket: Any) -> None:
         start = bucket.survey().position
         names = [f"{number:04d}" for number in range(1203)]
@@ -76,7 +78,7 @@ class TestSurvey:
             bucket.survey(since="0123456789abcdef-1")
         assert (caught.value.status, caught.value.code) == (410, "position-gone")
 
-    def test_a_bucket_that_is_not_there(self, client: Any) -> None:
+    def test_a_missing_bucket(self, client: Any) -> None:
         with pytest.raises(NotFound):
             client.bucket("never-created").survey()
 
@@ -107,7 +109,8 @@ class TestOffsets:
         assert found[-1].detail
         assert client.offsets([]) == []
 
-    def test_more_than_a_request_may_have(self, client: Any, bucket: Any) -> None:
+    @sync_first
+    def test_more_places_than_one_request_takes(self, client: Any, bucket: Any) -> None:
         bucket.stream("s").create(TEXT, body=b"abc")
         name = StreamName(bucket.url.rsplit("/", 1)[1], "s")
         places = [Place(name, message=number % 2) for number in range(20_001)]
@@ -115,7 +118,7 @@ class TestOffsets:
         assert client.offsets(places) == [tokens[number % 2] for number in range(20_001)]
 
     @pytest.mark.parametrize("said", [{}, {"message": 1, "byte": 2}, {"byte": 0, "time_ms": 0}])
-    def test_a_place_is_said_in_one_way(self, client: Any, said: dict[str, int]) -> None:
+    def test_a_place_needs_exactly_one_field(self, client: Any, said: dict[str, int]) -> None:
         with pytest.raises(ValueError):
             client.offsets([Place(StreamName(None, "s"), **said)])
 
@@ -136,8 +139,8 @@ class TestRows:
             list(client.rows(b"{}"))
         assert (caught.value.status, caught.value.code) == (400, "request-invalid")
 
-    def test_one_that_is_not_read_to_its_end(self, client: Any, bucket: Any) -> None:
-        """Its connection is not used again."""
+    def test_rows_that_are_not_read_to_their_end(self, client: Any, bucket: Any) -> None:
+        """Its connection is not reused."""
         bucket.stream("s").create(TEXT)
         for _ in range(4):
             bucket.stream("s").append(b"x" * (1 << 20), TEXT)
@@ -162,11 +165,11 @@ def test_a_position_that_is_gone_pickles() -> None:
     assert (type(again), again.args) == (PositionGone, error.args)
 
 
-# -- other servers, by hand ------------------------------------------------------------------------
+# -- other servers, simulated ---------------------------------------------------------------------
 
 
 def survey_of(*pages: dict[str, Any], since: str | None = None) -> tuple[Survey, list[str]]:
-    """A survey of a server that answers so; and what was asked for."""
+    """A survey of a server with these responses, and the queries that it received."""
     flow: Flow[Survey] = BucketFlows("http://server/bucket", Options()).survey(since=since)
     asked = []
     answers = iter(pages)
@@ -174,8 +177,8 @@ def survey_of(*pages: dict[str, Any], since: str | None = None) -> tuple[Survey,
     try:
         while True:
             if isinstance(effect, Send):
-                asked.append(effect.call.url.partition("?")[2])
-                effect = flow.send(Answer(200, {}, effect.call.url))
+                asked.append(effect.request.url.partition("?")[2])
+                effect = flow.send(Response(200, {}, effect.request.url))
             else:
                 assert isinstance(effect, Body)
                 effect = flow.send(json.dumps(next(answers)).encode())
@@ -195,8 +198,8 @@ def item(name: str, status: str = "Open") -> dict[str, Any]:
     }
 
 
-def test_a_server_that_knows_no_positions() -> None:
-    """It is surveyed whole, each time; what it does not say is not known."""
+def test_a_server_without_positions() -> None:
+    """The whole bucket is surveyed each time; fields that it omits are None."""
     survey, asked = survey_of(
         {"streams": [item("a")], "next_cursor": "a", "has_more": True},
         {"streams": [item("b", "Closed")], "next_cursor": "b", "has_more": False},
@@ -208,12 +211,12 @@ def test_a_server_that_knows_no_positions() -> None:
     assert (first.next_offset, first.earliest_offset, first.snapshot_offset) == (None, None, None)
 
 
-def test_one_that_ignores_changed_since_is_told_apart() -> None:
+def test_a_server_that_ignores_changed_since_is_recognized() -> None:
     with pytest.raises(AnswerInvalid):
         survey_of({"streams": [], "next_cursor": None, "has_more": False}, since="p-1")
 
 
-def test_what_changed_twice_counts_once_as_it_is_last() -> None:
+def test_two_changes_of_a_stream_count_as_the_last_one() -> None:
     pages = [
         {"streams": [item("a"), item("b")], "has_more": True, "position": "p-2"},
         {

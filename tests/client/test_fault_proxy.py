@@ -1,4 +1,4 @@
-"""The proxy itself: it changes nothing where no fault is due, and does each fault it is told."""
+"""The fault proxy itself: without a fault it changes nothing, and it performs each fault."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.support.together import HANG_S, wait_until
 TEXT = {"Content-Type": "text/plain"}
 _names = itertools.count()
 
-# What a client notices of a connection that was cut, by FIN or by RST.
+# The errors of a connection that was cut, by FIN or by RST.
 LOST = (ProtocolError, ConnectionError)
 
 
 class Only(Plan):
-    """One fault for each request of a method, so many times."""
+    """One fault for each request of a method, a number of times."""
 
     def __init__(self, fault: Fault, times: int = 1, method: str = "POST") -> None:
         super().__init__("only", fault, faults=[fault], faults_max=times, retry_after_s=[1])
@@ -40,7 +40,7 @@ class Only(Plan):
 
 @pytest.fixture
 def path(server: ServerProcess) -> str:
-    """A stream of text that no other test uses."""
+    """A text stream with a unique name."""
     made = f"/v1/stream/proxy/{next(_names)}"
     assert request("PUT", server.url + made, TEXT).status == 201
     return made
@@ -62,7 +62,7 @@ def behind(server: ServerProcess) -> Iterator[Callable[..., FaultProxy]]:
 
 
 def stored(server: ServerProcess, path: str) -> bytes:
-    """What the server has of a short stream."""
+    """The stored content of a short stream."""
     return request("GET", server.url + path).body
 
 
@@ -74,7 +74,7 @@ def append(proxy: FaultProxy, path: str, body: bytes, **headers: str) -> Respons
 def test_without_faults_bytes_pass_unchanged(
     server: ServerProcess, behind: Callable[..., FaultProxy]
 ) -> None:
-    """Requests with a length or in chunks, answers of any kind, on one connection."""
+    """Requests with a length or in chunks, and responses of any kind, on one connection."""
     proxy = behind()
     path = f"/v1/stream/proxy/{next(_names)}"
     data = bytes(range(256)) * 4
@@ -113,7 +113,7 @@ def test_a_request_is_cut_before_the_server_has_it(
     assert proxy.done == {Fault.CUT_REQUEST: 20}
 
 
-def test_an_answer_is_cut_after_the_server_has_done_it(
+def test_a_response_is_cut_after_the_request_was_carried_out(
     server: ServerProcess, path: str, behind: Callable[..., FaultProxy]
 ) -> None:
     proxy = behind(Only(Fault.CUT_HEAD, 20))
@@ -148,11 +148,11 @@ def test_an_event_is_cut_in_its_middle(
                 list(reader.events())
             except LOST:
                 continue
-            # It had fewer events than were to be let through.
+            # It had fewer events than the proxy let through.
             assert proxy.done[Fault.CUT_BODY] == before
 
 
-def test_a_connection_ends_after_a_whole_answer(
+def test_a_connection_ends_after_a_complete_response(
     server: ServerProcess, path: str, behind: Callable[..., FaultProxy]
 ) -> None:
     proxy = behind(Only(Fault.HANG_UP))
@@ -164,10 +164,10 @@ def test_a_connection_ends_after_a_whole_answer(
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
-def test_the_proxy_answers_by_itself(
+def test_the_proxy_sends_a_failure_itself(
     fault: Fault, server: ServerProcess, path: str, behind: Callable[..., FaultProxy]
 ) -> None:
-    """Without the server, or after it: on a connection that stays."""
+    """Before or after the server carries it out, on a connection that stays open."""
     proxy = behind(Only(fault, 4))
     with Connection.to(proxy.url) as connection:
         answers = [connection.request("POST", path, TEXT, b"x") for _ in range(4)]
@@ -179,7 +179,7 @@ def test_the_proxy_answers_by_itself(
 
 
 @pytest.mark.parametrize("fault", [Fault.SLOW, Fault.CRUMBS])
-def test_an_answer_in_pieces_is_the_same_answer(
+def test_a_response_in_pieces_is_unchanged(
     fault: Fault, server: ServerProcess, path: str, behind: Callable[..., FaultProxy]
 ) -> None:
     body = bytes(range(33, 127)) * 8

@@ -1,10 +1,10 @@
 """
-Readers over a network that fails: each message once and in order, whatever happens.
+Readers over a faulty network receive each message once and in order.
 
-Goal: what `tail` and `read` promise. Method: a writer appends numbers, directly to the server; a
-reader gets them through a proxy that cuts, delays and refuses as a seed says (`FaultProxy`), from a
-server that ends its event streams every half a second and is killed now and then. Then look at
-what arrived alone: it must be what was written.
+Goal: the guarantees of `tail` and `read`. Method: a writer appends numbers to the server itself. A
+reader receives them through a proxy that cuts, delays and rejects by a seed (`FaultProxy`), from a
+server that ends its event streams every half second and is killed repeatedly. Then compare what
+arrived with what was written.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tailrace.client import AsyncClient, Client, Retry
+from tests.client.tiers import async_first, slow
 from tests.support.alongside import Wait, alongside
 from tests.support.chance import seeded
 from tests.support.fault_plan import READ_FAULTS, SSE_FAULTS, Fault, Plan
@@ -27,14 +28,14 @@ JSON = "application/json"
 BINARY = "application/octet-stream"
 PATH = "s"
 RETRY = Retry(attempts_max=30, first_s=0.01, longest_s=0.2)
-# Small chunks: many answers and events, so that many of them can be cut.
+# Small chunks: many responses and events, so that many of them can be cut.
 OPTIONS = ("--sse-s", "0.5", "--long-poll-s", "0.5", "--chunk-bytes", "2000")
 
 
 def read_into(
     found: list[Any], kind: str, url: str, method: str, offset: str = "-1", most: int | None = None
 ) -> None:
-    """Add what a fresh client gets, until that ends by itself or enough is there."""
+    """Collect the items of a new client, to their end or up to `most`."""
     end = None if most is None else len(found) + most
 
     async def read() -> None:
@@ -61,12 +62,13 @@ def read_into(
 
 
 def assert_faults(proxy: FaultProxy) -> None:
-    """Each of them happened: otherwise the test would show nothing."""
+    """Every fault happened; otherwise the test proves nothing."""
     assert not [fault.name for fault in READ_FAULTS if not proxy.done[fault]]
 
 
+@pytest.mark.slow
 def test_a_tail_of_100_000_messages(kind: str, tmp_path: Path) -> None:
-    """Some are there before the reader; then the writer is never far ahead of it."""
+    """Some are stored before the reader starts; then the writer stays close ahead of it."""
     before, count, step, ahead = 20_000, 100_000, 2_000, 6_000
     kills = {40_000, 60_000, 80_000}
     found: list[Any] = []
@@ -81,7 +83,7 @@ def test_a_tail_of_100_000_messages(kind: str, tmp_path: Path) -> None:
 
         def write(wait: Wait) -> None:
             wait(lambda: len(found) == before)
-            # It is at the tail, and follows from here on.
+            # The reader is at the tail, and follows from here on.
             for at in range(before, count, step):
                 wait(lambda at=at: len(found) >= at - ahead)  # type: ignore[misc]
                 if at in kills:
@@ -100,9 +102,9 @@ def test_a_tail_of_100_000_messages(kind: str, tmp_path: Path) -> None:
             assert proxy.done_sse[Fault.CUT_BODY] > 10
 
 
-@pytest.mark.parametrize("refused", [None, 406, 501])
+@pytest.mark.parametrize("refused", [None, slow(406), slow(501)])
 def test_a_tail_of_bytes(kind: str, refused: int | None, tmp_path: Path) -> None:
-    """Over events in base64, or where event streams are refused by long-polls."""
+    """Over SSE in base64, or by long-polling if SSE is rejected."""
     count, step, ahead = 2_000, 20, 60
     written: list[bytes] = []
     found: list[Any] = []
@@ -116,7 +118,7 @@ def test_a_tail_of_bytes(kind: str, refused: int | None, tmp_path: Path) -> None
         stream.create(BINARY)
 
         def write(wait: Wait) -> None:
-            """So many messages, and on until the reader has met every fault."""
+            """At least this many messages, and more until the reader has met every fault."""
             faults = READ_FAULTS if refused else SSE_FAULTS
             seen = proxy.done if refused else proxy.done_sse
             while len(written) < count or not all(seen[fault] for fault in faults):
@@ -138,9 +140,12 @@ def test_a_tail_of_bytes(kind: str, refused: int | None, tmp_path: Path) -> None
             assert proxy.answers[refused, None] == 1
 
 
-@pytest.mark.parametrize("method", ["read", "read_json"])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [("sync", "read"), ("async", "read_json"), slow("async", "read"), slow("sync", "read_json")],
+)
 def test_a_read_up_to_the_tail(kind: str, method: str, tmp_path: Path) -> None:
-    """Also where the body of an answer is cut: its beginning was handed out to nobody."""
+    """Also if the body of a response is cut: its beginning was not passed on."""
     numbers = list(range(20_000))
     found: list[Any] = []
     with (
@@ -167,8 +172,9 @@ def test_a_read_up_to_the_tail(kind: str, method: str, tmp_path: Path) -> None:
             assert [chunk.up_to_date for chunk in found] == [False] * (len(found) - 1) + [True]
 
 
-def test_each_reader_goes_on_where_the_last_one_stopped(kind: str, tmp_path: Path) -> None:
-    """Fresh clients, some messages each, from the place that the last message names."""
+@async_first
+def test_each_reader_resumes_where_the_last_one_stopped(kind: str, tmp_path: Path) -> None:
+    """New clients, some messages each, from the offset of the last message."""
     count, step, ahead = 4_000, 100, 500
     found: list[Any] = []
     places: list[str] = ["-1"]

@@ -1,9 +1,9 @@
 """
-Producers over a network that fails: each message stored once and in order, whatever happens.
+Producers over a faulty network store each message once and in order.
 
-Goal: what `Producer` promises. Method: it writes numbers through a proxy that cuts, refuses,
-reorders and repeats requests as a seed says (`FaultProxy`), to a server that is killed in the
-middle of them. Then read the stream directly from the server, and look at that alone.
+Goal: the guarantees of `Producer`. Method: it writes numbers through a proxy that cuts, rejects,
+reorders and repeats requests by a seed (`FaultProxy`), to a server that is killed in between. Then
+read the stream directly from the server, and compare.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from tailrace.client import ProducerFenced, TailraceError
-from tests.client.scenes import JSON, Scene, done, opened, play, served
+from tests.client.scenario import JSON, Scene, done, opened, play, served
+from tests.client.tiers import async_first, slow, sync_first
 from tests.support.alongside import Wait, alongside
 from tests.support.fault_plan import Fault
 
@@ -23,7 +24,7 @@ TWICE = {Fault.TWICE_FIRST, Fault.TWICE_SECOND, Fault.TWICE_LATE}
 
 
 def killing(scene: Scene, *exchanges: int) -> Any:
-    """Kill and restart the server, each time that the proxy has seen so many exchanges."""
+    """Kill and restart the server at each of these numbers of exchanges."""
 
     def kill(wait: Wait) -> None:
         for count in exchanges:
@@ -33,31 +34,36 @@ def killing(scene: Scene, *exchanges: int) -> Any:
     return alongside(kill)
 
 
-def test_100_000_messages(kind: str, tmp_path: Path) -> None:
-    """In hundreds of requests, half of which meet a fault, while the server is killed thrice."""
-    count = 100_000
-    with served(tmp_path, kind) as scene:
+@pytest.mark.parametrize(
+    ("count", "batch", "kills"), [(6_000, 50, [60]), slow(100_000, 200, [100, 200, 300])]
+)
+def test_many_messages(kind: str, count: int, batch: int, kills: list[int], tmp_path: Path) -> None:
+    """In many requests, half of which meet a fault, while the server is killed."""
+    with served(tmp_path, kind, count) as scene:
         scene.direct.stream("s").create(JSON)
 
         async def write() -> None:
             pad = "x" * 168
             async with opened(kind, scene.proxy.url) as client:
-                # A short queue: the producer is never far ahead of what the server has.
-                producer = client.stream("s").producer(batch_count_max=200, queue_count_max=1_000)
+                # A short queue: the producer is never far ahead of the server.
+                producer = client.stream("s").producer(
+                    batch_count_max=batch, queue_count_max=5 * batch
+                )
                 for at in range(count):
                     await done(producer.append_json({"n": at, "pad": pad}))
                 await done(producer.flush())
                 assert producer.undelivered() == []
                 await done(producer.close())
 
-        with killing(scene, 100, 200, 300):
+        with killing(scene, *kills):
             play(write())
         assert scene.numbers() == list(range(count))
         scene.assert_faults()
 
 
+@sync_first
 def test_close_stream(kind: str, tmp_path: Path) -> None:
-    """With the last messages or after them: all are stored, and then the stream is closed."""
+    """With the last messages or after them: all are stored, then the stream is closed."""
     with served(tmp_path, kind, "close") as scene:
 
         async def write() -> None:
@@ -79,6 +85,7 @@ def test_close_stream(kind: str, tmp_path: Path) -> None:
         scene.assert_faults()
 
 
+@async_first
 def test_each_append_is_a_message_of_a_binary_stream(kind: str, tmp_path: Path) -> None:
     messages = [b"%d\x00" % at for at in range(500)]
     with served(tmp_path, kind, "binary") as scene:
@@ -102,8 +109,9 @@ def test_each_append_is_a_message_of_a_binary_stream(kind: str, tmp_path: Path) 
         scene.assert_faults()
 
 
+@sync_first
 def test_two_producers_on_one_stream(kind: str, tmp_path: Path) -> None:
-    """Of ids that the user chose: each in its own order, and none in the way of the other."""
+    """With ids that the user chose: each in its own order, independent of the other."""
     count, names = 4_000, ("one", "two")
     with served(tmp_path, kind, "two") as scene:
         scene.direct.stream("s").create(JSON)
@@ -115,8 +123,8 @@ def test_two_producers_on_one_stream(kind: str, tmp_path: Path) -> None:
                     for name in names
                 ]
                 with scene.proxy.calm():
-                    # A first batch that is taken for a copy may be one of another producer with
-                    # the same id. Nobody can tell, and so that is an error.
+                    # A first batch that is a duplicate may be from another producer with the same
+                    # id. The two cases look alike, so it is an error.
                     for producer in producers:
                         await done(producer.append_json([producer.producer_id, 0]))
                         await done(producer.flush())
@@ -135,8 +143,9 @@ def test_two_producers_on_one_stream(kind: str, tmp_path: Path) -> None:
         scene.assert_faults()
 
 
+@async_first
 def test_a_successor_takes_over(kind: str, tmp_path: Path) -> None:
-    """Nothing of the one before it comes after its first message, however late it arrives."""
+    """No message of its predecessor follows its own first message."""
     with served(tmp_path, kind, "successor", faults=set(Fault) - TWICE) as scene:
         scene.direct.stream("s").create(JSON)
 
@@ -162,7 +171,7 @@ def test_a_successor_takes_over(kind: str, tmp_path: Path) -> None:
 
 
 async def last_word(producer: Any) -> TailraceError:
-    """What a producer says to one more message: it has failed, or that one makes it fail."""
+    """The error of a producer after one more message."""
     with pytest.raises(TailraceError) as caught:  # noqa: PT012 -- either may tell
         await done(producer.append_json({"n": -1}))
         await done(producer.flush())

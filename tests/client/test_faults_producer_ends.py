@@ -1,9 +1,9 @@
 """
-Producers that cannot go on: everybody is told why, and what is stored is a beginning of the whole.
+Producers that fail: every caller gets the error, and a prefix of the messages is stored.
 
-Goal: after an error, a caller knows exactly what was acknowledged, and nothing stands in the stream
-without what comes before it. Method: write through a proxy with faults (`FaultProxy`), take the
-stream or the server away in the middle, and compare what was told with what the server has.
+Goal: after an error, a caller knows exactly what was acknowledged, and the stream has no gap.
+Method: write through a proxy with faults (`FaultProxy`), remove the stream or the server in the
+middle, and compare what was acknowledged with what is stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tailrace.client import (
     TailraceError,
     Unreachable,
 )
-from tests.client.scenes import JSON, RETRY, Scene, done, opened, play, served
+from tests.client.scenario import JSON, RETRY, Scene, done, opened, play, served
+from tests.client.tiers import async_first, sync_first
 from tests.support.fault_plan import Fault
 
 
@@ -31,9 +32,9 @@ async def write_until(
     end: Callable[[], object], kind: str, scene: Scene, retry: Retry = RETRY
 ) -> tuple[list[int], list[int], TailraceError]:
     """
-    Write, and put an end to it in the middle: what was acknowledged, what was not, and why.
+    Write until an event ends it: what was acknowledged, what was not, and the error.
 
-    The error is the same wherever it is told: by append, flush, close, futures and the callback.
+    The error is the same from append, flush, close, futures and the callback.
     """
     told: list[Exception] = []
     held: list[Any] = []
@@ -66,14 +67,15 @@ async def write_until(
     return stored, lost, error
 
 
-def assert_a_beginning(scene: Scene, stored: list[int], lost: list[int]) -> None:
-    """All that was acknowledged, perhaps some of the rest, and no gap."""
+def assert_prefix_stored(scene: Scene, stored: list[int], lost: list[int]) -> None:
+    """All acknowledged messages, perhaps some more, and no gap."""
     found = scene.numbers()
     assert found == list(range(len(found)))
     assert max(stored) < len(found) <= len(stored) + len(lost)
 
 
-def test_a_stream_that_is_closed_by_somebody_else(kind: str, tmp_path: Path) -> None:
+@sync_first
+def test_a_stream_that_another_client_closes(kind: str, tmp_path: Path) -> None:
     with served(tmp_path, kind, "closed") as scene:
         stream = scene.direct.stream("s")
         stream.create(JSON)
@@ -81,11 +83,12 @@ def test_a_stream_that_is_closed_by_somebody_else(kind: str, tmp_path: Path) -> 
         async def write() -> None:
             stored, lost, error = await write_until(stream.close, kind, scene)
             assert isinstance(error, StreamClosed)
-            assert_a_beginning(scene, stored, lost)
+            assert_prefix_stored(scene, stored, lost)
 
         play(write())
 
 
+@async_first
 def test_a_stream_that_is_deleted(kind: str, tmp_path: Path) -> None:
     with served(tmp_path, kind, "deleted") as scene:
         stream = scene.direct.stream("s")
@@ -100,9 +103,10 @@ def test_a_stream_that_is_deleted(kind: str, tmp_path: Path) -> None:
         play(write())
 
 
-def test_a_stream_that_is_deleted_and_made_anew(kind: str, tmp_path: Path) -> None:
-    """It has none of the batches before: the next ones would stand there without them."""
-    # A first batch that comes once more, late, is a first one to the new stream.
+@sync_first
+def test_a_stream_that_is_deleted_and_created_again(kind: str, tmp_path: Path) -> None:
+    """The new stream lacks the earlier batches: it must not take the next ones."""
+    # A late duplicate of the first batch would be accepted by the new stream.
     faults = set(Fault) - {Fault.TWICE_LATE}
     with served(tmp_path, kind, "anew", faults=faults) as scene:
         stream = scene.direct.stream("s")
@@ -120,13 +124,14 @@ def test_a_stream_that_is_deleted_and_made_anew(kind: str, tmp_path: Path) -> No
         play(write())
 
 
+@async_first
 def test_a_server_that_stays_down(kind: str, tmp_path: Path) -> None:
-    """When it is back it has everything that was acknowledged."""
+    """After its restart it has everything that was acknowledged."""
     with served(tmp_path, kind, "down", patient=False) as scene, ExitStack() as calm:
         scene.direct.stream("s").create(JSON)
 
         def end() -> None:
-            # From now on it is the server alone that fails.
+            # From now on only the server fails.
             calm.enter_context(scene.proxy.calm())
             scene.server.kill()
 
@@ -135,6 +140,6 @@ def test_a_server_that_stays_down(kind: str, tmp_path: Path) -> None:
             stored, lost, error = await write_until(end, kind, scene, retry)
             assert isinstance(error, Unreachable)
             scene.server.start()
-            assert_a_beginning(scene, stored, lost)
+            assert_prefix_stored(scene, stored, lost)
 
         play(write())

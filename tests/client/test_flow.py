@@ -1,4 +1,4 @@
-"""The flow alone, driven by hand: what is tried again, and what is not."""
+"""Flows without a driver: which requests are retried, and which are not."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from tailrace.client.errors import (
     refusal,
 )
 from tailrace.client.flow import (
-    Answer,
     Body,
-    Call,
     Effect,
+    Evaluate,
     Flow,
+    MakeRequest,
     Piece,
+    Request,
+    Response,
     Retry,
     Send,
-    Value,
     Wait,
     send,
 )
@@ -46,11 +47,19 @@ URL = "http://server/v1/stream/s"
 CALM = Retry(attempts_max=4, first_s=1.0, longest_s=3.0, jitter=lambda: 1.0)
 
 
-def answer(status: int, **headers: str) -> Answer:
-    return Answer(status, {name.replace("_", "-"): value for name, value in headers.items()}, URL)
+def making(method: str, *, safe: bool = True) -> MakeRequest:
+    def make() -> Flow[Request]:
+        yield from ()
+        return Request(method, URL, safe=safe, retry=CALM)
+
+    return make
 
 
-def play(flow: Flow[Any], *outcomes: Answer | Unreachable) -> tuple[Any, list[Effect]]:
+def response(status: int, **headers: str) -> Response:
+    return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, URL)
+
+
+def play(flow: Flow[Any], *outcomes: Response | Unreachable) -> tuple[Any, list[Effect]]:
     """Drive a flow with prepared outcomes of its requests; its result, or error, and effects."""
     effects: list[Effect] = []
     left = list(outcomes)
@@ -61,8 +70,8 @@ def play(flow: Flow[Any], *outcomes: Answer | Unreachable) -> tuple[Any, list[Ef
             effects.append(effect)
             if isinstance(effect, Send):
                 outcome = left.pop(0)
-            elif isinstance(effect, Value):
-                outcome = effect.source()
+            elif isinstance(effect, Evaluate):
+                outcome = effect.function()
             elif isinstance(effect, Body | Piece):
                 outcome = b""
             if isinstance(outcome, Unreachable):
@@ -85,85 +94,83 @@ def waits(effects: list[Effect]) -> list[float]:
 class TestRetries:
     def test_pauses_grow_up_to_the_longest(self) -> None:
         lost = Unreachable(URL, "lost")
-        result, effects = play(send(Call("GET", URL), CALM), lost, lost, lost, answer(200))
+        result, effects = play(send(making("GET")), lost, lost, lost, response(200))
         assert result.status == 200
         assert waits(effects) == [1.0, 2.0, 3.0]
 
-    def test_after_the_last_attempt_the_error_is_the_callers(self) -> None:
+    def test_the_error_of_the_last_attempt_is_raised(self) -> None:
         lost = [Unreachable(URL, str(at)) for at in range(4)]
-        result, effects = play(send(Call("GET", URL), CALM), *lost)
+        result, effects = play(send(making("GET")), *lost)
         assert result is lost[-1]
         assert len(waits(effects)) == 3
 
-    @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-    def test_failures_that_pass_are_tried_again(self, status: int) -> None:
-        result, effects = play(send(Call("GET", URL), CALM), answer(status), answer(200))
-        assert result.status == 200
-        assert waits(effects) == [1.0]
+    def test_transient_failures_are_retried(self) -> None:
+        for status in (429, 500, 502, 503, 504):
+            result, effects = play(send(making("GET")), response(status), response(200))
+            assert result.status == 200
+            assert waits(effects) == [1.0]
 
-    @pytest.mark.parametrize("status", [200, 204, 304, 400, 403, 404, 409, 410, 413, 501])
-    def test_answers_are_not(self, status: int) -> None:
-        result, effects = play(send(Call("GET", URL), CALM), answer(status))
-        assert result.status == status
-        assert waits(effects) == []
+    def test_other_responses_are_not_retried(self) -> None:
+        for status in (200, 204, 304, 400, 403, 404, 409, 410, 413, 501):
+            result, effects = play(send(making("GET")), response(status))
+            assert result.status == status
+            assert waits(effects) == []
 
-    def test_the_server_says_how_long_in_seconds(self) -> None:
-        failed = answer(503, retry_after="7")
-        _, effects = play(send(Call("GET", URL), CALM), failed, answer(200))
+    def test_retry_after_in_seconds(self) -> None:
+        failed = response(503, retry_after="7")
+        _, effects = play(send(making("GET")), failed, response(200))
         assert waits(effects) == [7.0]
 
-    def test_the_server_says_how_long_by_a_date(self) -> None:
-        failed = answer(503, retry_after=formatdate(time() + 60, usegmt=True))
-        _, effects = play(send(Call("GET", URL), CALM), failed, answer(200))
+    def test_retry_after_as_a_date(self) -> None:
+        failed = response(503, retry_after=formatdate(time() + 60, usegmt=True))
+        _, effects = play(send(making("GET")), failed, response(200))
         assert 30 < waits(effects)[0] <= 60
 
-    @pytest.mark.parametrize("value", ["soon", "-3", "1.5", "", "999999999999"])
-    def test_what_it_says_is_taken_with_care(self, value: str) -> None:
-        failed = answer(503, retry_after=value)
-        _, effects = play(send(Call("GET", URL), CALM), failed, answer(200))
-        assert waits(effects) == [300.0 if value.startswith("9") else 1.0]
+    def test_invalid_and_huge_values_of_retry_after(self) -> None:
+        for value in ("soon", "-3", "1.5", "", "999999999999"):
+            failed = response(503, retry_after=value)
+            _, effects = play(send(making("GET")), failed, response(200))
+            assert waits(effects) == [300.0 if value.startswith("9") else 1.0]
 
 
-class TestWhatIsNotSafe:
-    """An append without a producer: stored twice would be worse than an error."""
+class TestUnsafeRequests:
+    """An append without a producer: storing it twice would be worse than an error."""
 
-    CALL = Call("POST", URL, safe=False)
+    def test_it_is_not_retried_if_it_may_have_been_stored(self) -> None:
+        for status in (500, 502, 503, 504):
+            result, _ = play(send(making("POST", safe=False)), response(status))
+            assert result.status == status
 
-    @pytest.mark.parametrize("status", [500, 502, 503, 504])
-    def test_a_failure_that_may_have_stored_it_is_not_tried_again(self, status: int) -> None:
-        result, _ = play(send(self.CALL, CALM), answer(status))
-        assert result.status == status
-
-    def test_a_lost_answer_is_not_tried_again(self) -> None:
+    def test_it_is_not_retried_after_a_lost_response(self) -> None:
         lost = Unreachable(URL, "lost", sent=True)
-        assert play(send(self.CALL, CALM), lost)[0] is lost
+        assert play(send(making("POST", safe=False)), lost)[0] is lost
 
-    def test_what_was_not_sent_is_tried_again(self) -> None:
+    def test_it_is_retried_if_it_was_not_sent(self) -> None:
         down = Unreachable(URL, "refused", sent=False)
-        assert play(send(self.CALL, CALM), down, answer(204))[0].status == 204
+        assert play(send(making("POST", safe=False)), down, response(204))[0].status == 204
 
-    def test_what_was_turned_away_is_tried_again(self) -> None:
-        assert play(send(self.CALL, CALM), answer(429), answer(204))[0].status == 204
+    def test_it_is_retried_after_429(self) -> None:
+        assert play(send(making("POST", safe=False)), response(429), response(204))[0].status == 204
 
 
 class TestTail:
     def test_an_event_stream_without_events_is_a_failure(self) -> None:
-        """A proxy that closes at once is not asked again and again: it is polled."""
-        here = answer(200, stream_next_offset="7", stream_up_to_date="true")
-        events = answer(200, content_type="text/event-stream")
+        """A proxy that closes event streams at once: the client polls."""
+        here = response(200, stream_next_offset="7", stream_up_to_date="true")
+        events = response(200, content_type="text/event-stream")
         flow = StreamFlows(URL, Options(retry=CALM)).tail().flow
-        closed = answer(204, stream_next_offset="7", stream_closed="true")
+        closed = response(204, stream_next_offset="7", stream_closed="true")
         result, effects = play(flow, here, events, events, events, closed)
         assert result is None
         assert waits(effects) == [1.0, 2.0, 3.0]
 
-    def test_where_events_cannot_be_had_it_polls(self) -> None:
-        here = answer(200, stream_next_offset="7", stream_up_to_date="true")
-        closed = answer(204, stream_next_offset="7", stream_closed="true")
+    def test_it_polls_if_sse_is_rejected(self) -> None:
+        here = response(200, stream_next_offset="7", stream_up_to_date="true")
+        closed = response(204, stream_next_offset="7", stream_closed="true")
         flow = StreamFlows(URL, Options(retry=CALM)).tail().flow
-        result, effects = play(flow, here, answer(406), closed)
+        result, effects = play(flow, here, response(406), closed)
         assert result is None
-        asked = [effect.call.url for effect in effects if isinstance(effect, Send)]
+        asked = [effect.request.url for effect in effects if isinstance(effect, Send)]
         assert [url.partition("?")[2].partition("&")[0] for url in asked] == [
             "offset=-1",
             "live=sse",
@@ -176,22 +183,22 @@ class TestDelete:
         return StreamFlows(URL, Options(retry=CALM)).delete()
 
     def test_404_is_an_error(self) -> None:
-        assert isinstance(play(self.flow(), answer(404))[0], NotFound)
+        assert isinstance(play(self.flow(), response(404))[0], NotFound)
 
-    def test_404_after_a_lost_answer_is_success(self) -> None:
+    def test_404_after_a_lost_response_is_success(self) -> None:
         lost = Unreachable(URL, "lost", sent=True)
-        assert play(self.flow(), lost, answer(404))[0] is None
+        assert play(self.flow(), lost, response(404))[0] is None
 
     @pytest.mark.parametrize(("status", "kind"), [(504, type(None)), (429, NotFound)])
     def test_404_after_a_failure_that_may_have_carried_it_out(
         self, status: int, kind: type[object]
     ) -> None:
-        """A gateway that gave up may have passed it on; who was turned away was not served."""
-        assert isinstance(play(self.flow(), answer(status), answer(404))[0], kind)
+        """A gateway that timed out may have forwarded it; after a 429 it was not processed."""
+        assert isinstance(play(self.flow(), response(status), response(404))[0], kind)
 
     def test_404_after_a_request_that_was_not_sent_is_an_error(self) -> None:
         down = Unreachable(URL, "refused", sent=False)
-        assert isinstance(play(self.flow(), down, answer(404))[0], NotFound)
+        assert isinstance(play(self.flow(), down, response(404))[0], NotFound)
 
 
 @pytest.mark.parametrize(
@@ -246,16 +253,20 @@ def test_unreachable_pickles() -> None:
     assert (error.url, error.reason, error.sent) == (URL, "lost", False)
 
 
-def test_what_is_asked_for_is_asked_again_before_a_retry() -> None:
-    """A token may have run out while we waited."""
+def test_callables_are_called_again_before_a_retry() -> None:
+    """A token may have expired during the pause."""
     tokens = iter(range(10))
     flows = StreamFlows(URL, Options({"authorization": lambda: str(next(tokens))}, retry=CALM))
-    _, effects = play(flows.head(), answer(503), answer(503), answer(404))
-    sent = [effect.call.headers["authorization"] for effect in effects if isinstance(effect, Send)]
+    _, effects = play(flows.head(), response(503), response(503), response(404))
+    sent = [
+        effect.request.headers["authorization"] for effect in effects if isinstance(effect, Send)
+    ]
     assert sent == ["0", "1", "2"]
 
 
-def test_a_snapshot_that_is_never_there_is_not_asked_for_for_ever() -> None:
-    moved = answer(307, location="/s/snapshot/5")
-    result, _ = play(StreamFlows(URL, Options()).snapshot(), moved, answer(404), moved, answer(404))
+def test_a_snapshot_that_stays_missing_ends_in_an_error() -> None:
+    moved = response(307, location="/s/snapshot/5")
+    result, _ = play(
+        StreamFlows(URL, Options()).snapshot(), moved, response(404), moved, response(404)
+    )
     assert isinstance(result, NotFound)

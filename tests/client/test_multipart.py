@@ -1,4 +1,4 @@
-"""The parser of multipart answers: any content, cut anywhere."""
+"""The parser of multipart responses: any content, split anywhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parse(text: bytes, places: list[int]) -> list[RawPart]:
 
 
 @given(parts=st.lists(NASTY | st.binary(), min_size=1), cuts=st.lists(st.integers(0, 600)))
-def test_what_was_sent_arrives_however_it_is_cut(parts: list[bytes], cuts: list[int]) -> None:
+def test_parts_survive_any_split_of_the_input(parts: list[bytes], cuts: list[int]) -> None:
     assert parse(encode(parts), cuts) == [RawPart("a/b", part) for part in parts]
 
 
@@ -40,7 +40,7 @@ def test_byte_by_byte() -> None:
     assert parse(text, list(range(len(text)))) == [RawPart("a/b", part) for part in parts]
 
 
-def test_what_is_cut_off_has_not_ended() -> None:
+def test_a_truncated_body_has_not_ended() -> None:
     text = encode([b"one", b"two"])
     parser = PartParser(BOUNDARY)
     assert [part.data for part in parser.feed(text[: text.index(b"two") + 3])] == [b"one"]

@@ -1,4 +1,4 @@
-"""Producers of both shells against a real server. Their rules are proved in test_producing."""
+"""Producers of both clients against a real server. test_producing proves their rules."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from tailrace.client import (
     Unreachable,
 )
 from tests.client.conftest import connected
+from tests.client.tiers import sync_first
 from tests.support.server import ServerProcess
 from tests.support.together import wait_until
 
@@ -44,7 +45,7 @@ def values(stream: Any) -> list[Any]:
     return [item.value for item in stream.read_json()]
 
 
-def test_what_is_appended_is_stored_in_order(json_stream: Any) -> None:
+def test_messages_are_stored_in_order(json_stream: Any) -> None:
     with json_stream.producer(batch_count_max=7) as producer:
         for number in range(100):
             producer.append_json({"n": number})
@@ -60,14 +61,14 @@ def test_flush_returns_when_all_is_stored(json_stream: Any) -> None:
     producer.close()
 
 
-def test_messages_that_are_encoded_already(json_stream: Any) -> None:
+def test_encoded_messages(json_stream: Any) -> None:
     with json_stream.producer() as producer:
         producer.append(b'{"a":1}')
         producer.append('"é"')
     assert values(json_stream) == [{"a": 1}, "é"]
 
 
-def test_bytes_are_joined_unless_each_goes_alone(stream: Any) -> None:
+def test_bytes_of_a_batch_are_joined(stream: Any) -> None:
     stream.create(BINARY)
     with stream.producer(content_type=BINARY) as producer:
         for _ in range(10):
@@ -100,7 +101,7 @@ def test_close_stream_without_a_message(json_stream: Any) -> None:
     assert json_stream.head().closed
 
 
-def test_a_closed_producer_takes_no_more(json_stream: Any) -> None:
+def test_a_closed_producer_rejects_messages(json_stream: Any) -> None:
     producer = json_stream.producer()
     producer.close()
     producer.close()
@@ -108,7 +109,7 @@ def test_a_closed_producer_takes_no_more(json_stream: Any) -> None:
         producer.append_json(1)
 
 
-def test_json_is_checked_where_it_is_appended(json_stream: Any) -> None:
+def test_invalid_json_is_rejected_by_append(json_stream: Any) -> None:
     with json_stream.producer() as producer:
         with pytest.raises(ValueError, match="not JSON compliant"):
             producer.append_json(float("nan"))
@@ -118,18 +119,18 @@ def test_json_is_checked_where_it_is_appended(json_stream: Any) -> None:
     assert values(json_stream) == [1]
 
 
-@pytest.mark.parametrize("wrong", [b"", b"1,2", b"1],[2", b"{", b"NaN", b'"\xff"', b"[" * 9999])
-def test_what_is_encoded_already_is_checked_too(json_stream: Any, wrong: bytes) -> None:
-    """Its batch would be refused as a whole, and the producer end."""
+def test_encoded_messages_are_checked_too(json_stream: Any) -> None:
+    """An invalid one would have its whole batch rejected, and end the producer."""
     with json_stream.producer() as producer:
         producer.append(b"1")
-        with pytest.raises(ValueError):
-            producer.append(wrong)
+        for invalid in (b"", b"1,2", b"1],[2", b"{", b"NaN", b'"\xff"', b"[" * 9999):
+            with pytest.raises(ValueError):
+                producer.append(invalid)
         producer.append(b" 2 ")
     assert values(json_stream) == [1, 2]
 
 
-def test_no_message_is_empty(stream: Any) -> None:
+def test_an_empty_message_is_rejected(stream: Any) -> None:
     stream.create(BINARY)
     with stream.producer(content_type=BINARY) as producer:
         with pytest.raises(ValueError, match="byte"):
@@ -138,12 +139,12 @@ def test_no_message_is_empty(stream: Any) -> None:
     assert stream.read_all().data == b"x"
 
 
-def test_append_json_is_for_json(stream: Any) -> None:
+def test_append_json_needs_a_json_producer(stream: Any) -> None:
     with stream.producer(content_type=BINARY) as producer, pytest.raises(TypeError, match="JSON"):
         producer.append_json(1)
 
 
-def test_a_restart_with_the_same_id_is_an_error_and_no_loss(json_stream: Any) -> None:
+def test_a_reused_id_is_an_error_and_loses_nothing(json_stream: Any) -> None:
     with json_stream.producer("worker") as producer:
         producer.append_json("first run")
     second = json_stream.producer("worker")
@@ -161,7 +162,7 @@ def test_a_restart_with_the_same_id_is_an_error_and_no_loss(json_stream: Any) ->
     assert values(json_stream) == ["first run", "third run", "fourth run"]
 
 
-def test_who_is_fenced_hears_it(json_stream: Any) -> None:
+def test_a_fenced_producer_ends_with_an_error(json_stream: Any) -> None:
     errors: list[Exception] = []
     zombie = json_stream.producer("worker", on_error=errors.append)
     zombie.append_json("a")
@@ -191,8 +192,8 @@ def test_claims_by_hand(json_stream: Any) -> None:
     assert values(json_stream) == ["a"]
 
 
-def test_the_error_of_a_block_is_not_hidden_by_the_producers(stream: Any) -> None:
-    """The stream does not exist, and the block fails for a reason of its own."""
+def test_an_error_of_the_block_is_not_hidden(stream: Any) -> None:
+    """The stream does not exist, and the block raises another error."""
 
     def block() -> None:
         with stream.producer() as producer:
@@ -204,7 +205,7 @@ def test_the_error_of_a_block_is_not_hidden_by_the_producers(stream: Any) -> Non
     assert "could not deliver" in caught.value.__notes__[0]
 
 
-def test_leaving_the_block_raises_what_went_wrong(stream: Any) -> None:
+def test_leaving_the_block_raises_the_error(stream: Any) -> None:
     with pytest.raises(NotFound), stream.producer() as producer:
         producer.append_json(1)
 
@@ -221,7 +222,7 @@ def test_a_closed_stream_ends_the_producer(json_stream: Any) -> None:
 
 
 def test_a_full_queue_makes_append_wait(json_stream: Any) -> None:
-    """More goes through than the queue holds, and it never holds more."""
+    """More messages pass than the queue holds, and it never holds more."""
     producer = json_stream.producer(queue_count_max=10, batch_count_max=4)
     for number in range(500):
         producer.append_json(number)
@@ -238,17 +239,18 @@ def test_a_message_larger_than_the_queue_goes_alone(json_stream: Any) -> None:
     assert values(json_stream) == [1, "x" * 1000, 2]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"epoch": -1}, {"epoch": 2**53}, {"producer_id": ""}, {"in_flight_max": 0}, {"linger_s": -1}],
-)
-def test_options_are_checked(stream: Any, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        stream.producer(**wrong)
+def test_options_are_checked(stream: Any) -> None:
+    for name, value in (
+        *(("epoch", -1), ("epoch", 2**53), ("producer_id", "")),
+        *(("in_flight_max", 0), ("linger_s", -1)),
+    ):
+        with pytest.raises(ValueError, match=name):
+            stream.producer(**{name: value})
 
 
-def test_it_goes_on_after_the_server_was_killed(kind: str, tmp_path: Path) -> None:
-    """Requests are on their way when it dies; all of them are there once after it is back."""
+@sync_first
+def test_a_producer_continues_after_the_server_was_killed(kind: str, tmp_path: Path) -> None:
+    """Requests are in flight when it is killed; after its restart each message is stored once."""
     retry = Retry(attempts_max=100, first_s=0.01, longest_s=0.1)
     with (
         ServerProcess(tmp_path) as server,
@@ -265,7 +267,7 @@ def test_it_goes_on_after_the_server_was_killed(kind: str, tmp_path: Path) -> No
         assert values(stream) == list(range(3000))
 
 
-def test_a_server_that_stays_away(kind: str, tmp_path: Path) -> None:
+def test_a_server_that_stays_unreachable(kind: str, tmp_path: Path) -> None:
     with ServerProcess(tmp_path) as server:
         url = f"http://127.0.0.1:{server.port}"
         with connected(kind, url, retry=Retry(attempts_max=3, first_s=0.01)) as client:
@@ -284,7 +286,7 @@ def test_a_server_that_stays_away(kind: str, tmp_path: Path) -> None:
                 producer.close()
 
 
-def test_a_batch_that_is_not_full_goes_after_a_while(server: ServerProcess) -> None:
+def test_a_partial_batch_is_sent_after_linger_s(server: ServerProcess) -> None:
     with Client(f"http://127.0.0.1:{server.port}") as client:
         stream = client.stream("client/lingers")
         stream.create(JSON)
@@ -292,7 +294,7 @@ def test_a_batch_that_is_not_full_goes_after_a_while(server: ServerProcess) -> N
             assert producer.append_json("a").result(timeout=20).closed is False
 
 
-def test_a_batch_that_is_not_full_goes_after_a_while_on_a_loop(server: ServerProcess) -> None:
+def test_a_partial_batch_is_sent_after_linger_s_on_a_loop(server: ServerProcess) -> None:
     async def main() -> None:
         async with AsyncClient(f"http://127.0.0.1:{server.port}") as client:
             stream = client.stream("client/lingers-too")
@@ -335,7 +337,7 @@ def test_a_future_is_shared_and_cannot_be_cancelled(server: ServerProcess) -> No
             assert producer.append_json(2) is future
 
 
-def test_who_stops_waiting_for_a_delivery_cancels_nothing(server: ServerProcess) -> None:
+def test_cancelling_a_wait_for_a_delivery_cancels_nothing_else(server: ServerProcess) -> None:
     async def main() -> None:
         async with AsyncClient(f"http://127.0.0.1:{server.port}") as client:
             stream = client.stream("client/shielded")
@@ -351,7 +353,7 @@ def test_who_stops_waiting_for_a_delivery_cancels_nothing(server: ServerProcess)
 
 
 def test_a_cancelled_close_leaves_no_task(server: ServerProcess) -> None:
-    """Nothing answers: leaving the block is cancelled in its turn, and nothing dangles."""
+    """The server never responds: leaving the block is cancelled too, and no task is left."""
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -373,7 +375,7 @@ def test_a_cancelled_close_leaves_no_task(server: ServerProcess) -> None:
     asyncio.run(main())
 
 
-def test_what_nobody_closed_is_sent_when_the_program_ends(server: ServerProcess) -> None:
+def test_messages_of_an_unclosed_producer_are_sent_at_exit(server: ServerProcess) -> None:
     url = f"http://127.0.0.1:{server.port}"
     program = f"""
 from tailrace import Client
@@ -386,7 +388,7 @@ stream.producer(linger_s=60).append_json("remembered")
         assert values(client.stream("client/forgotten")) == ["remembered"]
 
 
-def test_what_cannot_be_sent_then_is_logged(server: ServerProcess) -> None:
+def test_messages_that_cannot_be_sent_at_exit_are_logged(server: ServerProcess) -> None:
     url = f"http://127.0.0.1:{server.port}"
     program = f"""
 from tailrace import Client
@@ -398,7 +400,7 @@ Client({url!r}).stream("client/nowhere").producer(linger_s=60).append_json(1)
     assert "could not deliver everything" in done.stderr
 
 
-def test_a_loop_that_ends_with_messages_left_says_so(
+def test_messages_left_at_the_end_of_a_loop_are_logged(
     server: ServerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -413,7 +415,7 @@ def test_a_loop_that_ends_with_messages_left_says_so(
     assert "1 messages of a producer were not stored" in caplog.text
 
 
-def test_a_failure_that_nobody_asked_for_is_logged(
+def test_a_failure_without_a_caller_is_logged(
     server: ServerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Client(f"http://127.0.0.1:{server.port}") as client:
@@ -424,7 +426,7 @@ def test_a_failure_that_nobody_asked_for_is_logged(
     assert "1 messages of a producer were not stored" in caplog.text
 
 
-def test_a_callback_that_fails_does_not_keep_others_waiting(server: ServerProcess) -> None:
+def test_a_failing_callback_does_not_block_close(server: ServerProcess) -> None:
     async def main() -> None:
         async with AsyncClient(f"http://127.0.0.1:{server.port}") as client:
             producer = client.stream("client/nowhere").producer(on_error=_fail)
@@ -440,10 +442,8 @@ def _fail(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("operation", ["close", "flush"])
-def test_a_callback_that_would_wait_for_itself_is_told_so(
-    server: ServerProcess, operation: str
-) -> None:
-    """It runs in the producer's thread: nothing hangs, there or elsewhere."""
+def test_a_callback_must_not_wait_for_its_producer(server: ServerProcess, operation: str) -> None:
+    """It runs in the producer's thread: neither that nor another thread hangs."""
     told: list[BaseException] = []
 
     def on_error(_: Exception) -> None:
@@ -462,7 +462,7 @@ def test_a_callback_that_would_wait_for_itself_is_told_so(
             producer.close()
 
 
-def test_a_future_s_callback_may_append(server: ServerProcess) -> None:
+def test_a_callback_of_a_future_may_append(server: ServerProcess) -> None:
     with Client(f"http://127.0.0.1:{server.port}") as client:
         stream = client.stream("client/callback")
         stream.create(JSON)
@@ -474,7 +474,7 @@ def test_a_future_s_callback_may_append(server: ServerProcess) -> None:
         assert values(stream) == [1, 2]
 
 
-def test_a_child_has_nothing_to_finish(server: ServerProcess) -> None:
+def test_a_forked_child_sends_nothing_at_exit(server: ServerProcess) -> None:
     url = f"http://127.0.0.1:{server.port}"
     program = f"""
 import os
@@ -491,7 +491,7 @@ if child:
         assert values(client.stream("client/forked")) == ["once"]
 
 
-def test_an_append_that_was_cancelled_was_not_taken(server: ServerProcess) -> None:
+def test_a_cancelled_append_adds_nothing(server: ServerProcess) -> None:
     async def main() -> None:
         async with AsyncClient(f"http://127.0.0.1:{server.port}") as client:
             stream = client.stream("client/cancelled-append")
@@ -510,8 +510,8 @@ def test_an_append_that_was_cancelled_was_not_taken(server: ServerProcess) -> No
     asyncio.run(main())
 
 
-def test_tails_do_not_keep_appends_from_running(server: ServerProcess) -> None:
-    """More of them than a pool of connections would hold."""
+def test_tails_do_not_block_appends(server: ServerProcess) -> None:
+    """More tails than a connection pool would hold."""
 
     async def follow(stream: Any) -> None:
         async for _ in stream.tail():

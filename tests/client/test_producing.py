@@ -1,7 +1,7 @@
 """
-A producer's slots without threads, sockets or time: a scheduler that Hypothesis leads.
+A producer without threads, sockets or time: Hypothesis schedules its workers.
 
-The server of these tests decides by the very rules of ours (`tailrace.protocol.producer`).
+The server of these tests decides by the rules of `tailrace.protocol.producer`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.client.batching import Batching, Limits
+from tailrace.client.batch_queue import BatchQueue, ProducerOptions
 from tailrace.client.encoding import encode_json
 from tailrace.client.errors import (
     NotFound,
@@ -29,8 +29,8 @@ from tailrace.client.errors import (
     TailraceError,
     Unreachable,
 )
-from tailrace.client.flow import Answer, Body, Call, Flow, Retry, Send, Value, Wait
-from tailrace.client.producing import Plan, ProducerFlows
+from tailrace.client.flow import Body, Evaluate, Flow, Request, Response, Retry, Send, Wait
+from tailrace.client.producer_flows import ProducerFlows
 from tailrace.client.requests import Options
 from tailrace.client.values import Appended
 from tailrace.protocol.errors import ProducerEpochStart
@@ -44,90 +44,101 @@ PATIENT = Retry(attempts_max=1000, first_s=0.01, longest_s=0.1, jitter=lambda: 1
 
 @dataclass
 class ModelServer:
-    """One stream of JSON, and who wrote to it."""
+    """One JSON stream and its producers."""
 
     log: list[Any] = field(default_factory=list)
     producers: dict[str, ProducerState] = field(default_factory=dict)
     closed_by: ProducerClaim | None = None
     refuses: int | None = None
 
-    def post(self, call: Call) -> Answer:
+    def post(self, call: Request) -> Response:
         if self.refuses is not None:
-            return Answer(self.refuses, {}, URL)
+            return Response(self.refuses, {}, URL)
         name = call.headers["producer-id"]
         numbers = int(call.headers["producer-epoch"]), int(call.headers["producer-seq"])
         claim = ProducerClaim(name, *numbers)
         if self.closed_by is not None and claim != self.closed_by:
-            return Answer(409, {"stream-closed": "true", "stream-next-offset": "end"}, URL)
+            return Response(409, {"stream-closed": "true", "stream-next-offset": "end"}, URL)
         headers = {"stream-next-offset": str(len(self.log))}
         try:
             if recognise(self.producers.get(name), claim):
                 last = self.producers[name].last_seq
-                return Answer(204, {**headers, "producer-seq": str(last)}, URL)
+                return Response(204, {**headers, "producer-seq": str(last)}, URL)
             admit(self.producers.get(name), claim)
         except Fenced as fenced:
-            return Answer(403, {"producer-epoch": str(fenced.epoch)}, URL)
+            return Response(403, {"producer-epoch": str(fenced.epoch)}, URL)
         except Gap as gap:
-            return Answer(409, {"producer-expected-seq": str(gap.expected_seq)}, URL)
+            return Response(409, {"producer-expected-seq": str(gap.expected_seq)}, URL)
         except ProducerEpochStart:
-            return Answer(400, {}, URL)
+            return Response(400, {}, URL)
         self.producers[name] = ProducerState(claim.epoch, claim.seq)
         self.log.extend(json.loads(call.body or b"[]"))
         if call.headers.get("stream-closed"):
             self.closed_by = claim
-        return Answer(200, {"stream-next-offset": str(len(self.log))}, URL)
+        return Response(200, {"stream-next-offset": str(len(self.log))}, URL)
+
+
+class SteppedFlows(ProducerFlows):
+    """A producer whose workers run one step at a time."""
+
+    def __init__(self, world: World, options: ProducerOptions, retry: Retry) -> None:
+        self._world = world
+        super().__init__(URL, Options(retry=retry), options, lambda: world.now)
+
+    def new_delivery(self) -> Future[Any]:
+        return Future()
+
+    def changing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def wait(self, ready: Callable[[], Any], timeout_s: Callable[[], float | None]) -> Any:
+        return _Waiting(ready, timeout_s)
+
+    def start_worker(self, worker: object) -> None:
+        self._world.runs.append(_Run(self.work(worker)))
 
 
 class World:
-    """A producer, its slots, and the order in which things happen."""
+    """A producer, its workers, and the order in which they take steps."""
 
     def __init__(
         self,
         choose: Callable[[int], int],
         *,
-        limits: Limits | None = None,
         named: bool = False,
-        auto_claim: bool = False,
-        epoch: int = 0,
         retry: Retry = PATIENT,
+        batch_count_max: int = 2,
+        **options: Any,
     ) -> None:
         self.choose = choose
         self.server = ModelServer()
         self.now = 0.0
         self.errors: list[Exception] = []
-        self.batching = Batching(
-            "me", epoch, limits or Limits(batch_count_max=2), lambda: self.now, _future
-        )
-        plan = Plan("application/json", named, auto_claim, self.errors.append)
-        self.flows = ProducerFlows(URL, Options(retry=retry), plan, self.batching, lambda: self.now)
-        self.flows.monitor = self
-        self._runs: list[_Run] = []
+        self.runs: list[_Run] = []
         self.faults = 0
         self.futures: list[Future[Any]] = []
-
-    # -- the monitor -------------------------------------------------------------------------
-
-    def change(self, action: Callable[[], Any]) -> Any:
-        return action()
-
-    def wait(self, ready: Callable[[], Any], wait_s: Callable[[], float | None]) -> Any:
-        return _Waiting(ready, wait_s)
-
-    def start_slot(self) -> None:
-        self._runs.append(_Run(self.flows.slot()))
+        made = ProducerOptions(
+            "me" if named else None,
+            batch_count_max=batch_count_max,
+            on_error=self.errors.append,
+            **options,
+        )
+        self.flows = SteppedFlows(self, made, retry)
+        self.queue = self.flows.queue
+        self.queue.producer_id = "me"
 
     # -- the user ----------------------------------------------------------------------------
 
     def append(self, value: Any) -> None:
-        future, wakes = self.batching.add(json.dumps(value).encode())
+        future, wakes = self.queue.add(json.dumps(value).encode())
         self.futures.append(future)
-        if wakes and self.batching.reserve_slot():
-            self.start_slot()
+        if wakes:
+            self.flows.wake_workers()
 
     def run(self, flow: Flow[Any]) -> Any:
-        """Let everything happen until a flow of the user's has its result."""
+        """Take steps until a flow of the user has its result."""
         mine = _Run(flow)
-        self._runs.append(mine)
+        self.runs.append(mine)
         while not mine.ended:
             self.step()
         if mine.error is not None:
@@ -135,14 +146,14 @@ class World:
         return mine.result
 
     def step(self) -> None:
-        """One of those that can go on does; time passes when none can."""
-        self._runs = [run for run in self._runs if not run.ended]
-        able = [run for run in self._runs if run.is_ready(self.now)]
-        if not self._runs:
+        """One of the runs that can continue does; if none can, time passes."""
+        self.runs = [run for run in self.runs if not run.ended]
+        able = [run for run in self.runs if run.is_ready(self.now)]
+        if not self.runs:
             return
         if not able:
-            wakes = [at for run in self._runs if (at := run.wakes_at(self.now)) is not None]
-            assert wakes, "everybody waits for somebody"
+            wakes = [at for run in self.runs if (at := run.wakes_at(self.now)) is not None]
+            assert wakes, "deadlock: every run waits for another"
             self.now = max(self.now, min(wakes)) + 1e-6
             return
         self._advance(able[self.choose(len(able))])
@@ -152,7 +163,7 @@ class World:
         if effect is None:
             run.go_on(None)
         elif isinstance(effect, Send):
-            self._send(run, effect.call)
+            self._send(run, effect.request)
         elif isinstance(effect, Body):
             run.go_on(b"")
         elif isinstance(effect, Wait):
@@ -160,8 +171,8 @@ class World:
         else:
             run.go_on(run.found)
 
-    def _send(self, run: _Run, call: Call) -> None:
-        """A request: answered, lost before or after, refused before or after, delivered twice."""
+    def _send(self, run: _Run, call: Request) -> None:
+        """A request that succeeds, is lost or fails before or after storing, or arrives twice."""
         fate = self.choose(12) if self.faults > 0 else 11
         self.faults -= fate < 6
         if fate == 0:
@@ -173,9 +184,9 @@ class World:
             run.go_on(Unreachable(URL, "lost after"))
         elif fate == 3:
             self.server.post(call)
-            run.go_on(Answer(503, {"retry-after": "0"}, URL))
+            run.go_on(Response(503, {"retry-after": "0"}, URL))
         elif fate == 4:
-            run.go_on(Answer(429, {}, URL))
+            run.go_on(Response(429, {}, URL))
         elif fate == 5:
             self.server.post(call)
             run.go_on(self.server.post(call))
@@ -186,11 +197,11 @@ class World:
 @dataclass
 class _Waiting:
     ready: Callable[[], Any]
-    wait_s: Callable[[], float | None]
+    timeout_s: Callable[[], float | None]
 
 
 class _Run:
-    """A flow, and what it waits for."""
+    """A flow, and the effect that it waits for."""
 
     def __init__(self, flow: Flow[Any]) -> None:
         self._flow = flow
@@ -213,9 +224,9 @@ class _Run:
         except Exception as error:
             self.ended, self.error = True, error
         else:
-            if isinstance(self.effect, Value):
+            if isinstance(self.effect, Evaluate):
                 try:
-                    self.effect = self.effect.source()
+                    self.effect = self.effect.function()
                 except Exception as error:
                     self.go_on(error)
 
@@ -233,31 +244,29 @@ class _Run:
 
     def wakes_at(self, now: float) -> float | None:
         if isinstance(self.effect, _Waiting):
-            left = self.effect.wait_s()
+            left = self.effect.timeout_s()
             return None if left is None else now + left
         return self._until
 
 
-def _future() -> Future[Any]:
-    return Future()
+def queue_of(**options: Any) -> BatchQueue:
+    return BatchQueue(ProducerOptions(**options), lambda: 0.0, Future)
 
 
 def first(count: int) -> int:
     return 0
 
 
-@settings(max_examples=400, deadline=None)
-@given(data=st.data(), count=st.integers(1, 30), faults=st.integers(0, 40))
-def test_whatever_is_lost_each_message_is_stored_once_and_in_order(
+def check_each_message_is_stored_once_and_in_order(
     data: st.DataObject, count: int, faults: int
 ) -> None:
     """
-    Goal: exactly once, in order, with several requests on their way.
+    Goal: exactly once, in order, with several requests in flight.
 
-    Method: any interleaving of slots, any fate of requests, in any order; look at the log alone.
+    Method: any interleaving of workers and any fate of requests; then check the log alone.
     """
     choose = _chooser(data)
-    world = World(choose, limits=Limits(batch_count_max=choose(3) + 1, in_flight_max=5))
+    world = World(choose, batch_count_max=choose(3) + 1)
     world.faults = faults
     for value in range(count):
         world.append(value)
@@ -269,26 +278,20 @@ def test_whatever_is_lost_each_message_is_stored_once_and_in_order(
     world.run(world.flows.close_stream())
     assert world.server.log == list(range(count))
     assert world.server.closed_by is not None
-    assert (world.batching.count, world.batching.bytes) == (0, 0)
+    assert (world.queue.count, world.queue.bytes) == (0, 0)
 
 
-def _chooser(data: st.DataObject) -> Callable[[int], int]:
-    return lambda count: data.draw(st.integers(0, count - 1))
-
-
-@settings(max_examples=300, deadline=None)
-@given(data=st.data(), count=st.integers(1, 20), faults=st.integers(0, 10))
-def test_who_is_fenced_ends_and_stores_nothing_after(
+def check_a_fenced_producer_stores_nothing_afterwards(
     data: st.DataObject, count: int, faults: int
 ) -> None:
     """
-    Somebody claims our id while batches are on their way; `auto_claim` does not take it back.
+    Another producer claims the id while batches are in flight; `auto_claim` does not take it back.
 
-    What the new one wrote is the last of the log; no message is there twice, nor out of order, and
-    what was acknowledged is there.
+    The message of the new producer is the last in the log. No message is there twice or out of
+    order, and every acknowledged message is there.
     """
     choose = _chooser(data)
-    world = World(choose, named=True, auto_claim=True, limits=Limits(batch_count_max=1))
+    world = World(choose, named=True, auto_claim=True, batch_count_max=1)
     world.faults = faults
     at = choose(count)
     for value in range(count):
@@ -304,7 +307,7 @@ def test_who_is_fenced_ends_and_stores_nothing_after(
             break
     with suppress(ProducerFenced, ProducerReused):
         world.run(world.flows.flush())
-    failed = world.batching.failure
+    failed = world.queue.failure
     assert world.errors == ([failed] if failed else [])
     log = world.server.log
     assert log == sorted(set(log))
@@ -313,17 +316,57 @@ def test_who_is_fenced_ends_and_stores_nothing_after(
     assert set(stored) <= set(log)
 
 
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), count=st.integers(1, 30), faults=st.integers(0, 40))
+def test_each_message_is_stored_once_and_in_order(
+    data: st.DataObject, count: int, faults: int
+) -> None:
+    check_each_message_is_stored_once_and_in_order(data, count, faults)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@settings(max_examples=400, deadline=None)
+@given(data=st.data(), count=st.integers(1, 30), faults=st.integers(0, 40))
+def test_each_message_is_stored_once_and_in_order_with_many_examples(
+    data: st.DataObject, count: int, faults: int
+) -> None:
+    check_each_message_is_stored_once_and_in_order(data, count, faults)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), count=st.integers(1, 20), faults=st.integers(0, 10))
+def test_a_fenced_producer_stores_nothing_afterwards(
+    data: st.DataObject, count: int, faults: int
+) -> None:
+    check_a_fenced_producer_stores_nothing_afterwards(data, count, faults)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), count=st.integers(1, 20), faults=st.integers(0, 10))
+def test_a_fenced_producer_stores_nothing_afterwards_with_many_examples(
+    data: st.DataObject, count: int, faults: int
+) -> None:
+    check_a_fenced_producer_stores_nothing_afterwards(data, count, faults)
+
+
+def _chooser(data: st.DataObject) -> Callable[[int], int]:
+    return lambda count: data.draw(st.integers(0, count - 1))
+
+
 def _is_stored(future: Future[Any]) -> bool:
     return future.done() and future.exception() is None
 
 
-def _call(name: str, epoch: int, seq: int, body: bytes) -> Call:
+def _call(name: str, epoch: int, seq: int, body: bytes) -> Request:
     headers = {"producer-id": name, "producer-epoch": str(epoch), "producer-seq": str(seq)}
-    return Call("POST", URL, headers, body)
+    return Request("POST", URL, headers, body)
 
 
-class TestIntroduction:
-    """A producer with a given id finds out whether it was used before."""
+class TestProbing:
+    """A producer with a given id finds out whether the id was used before."""
 
     def test_a_new_id_begins_in_its_epoch(self) -> None:
         world = World(first, named=True, epoch=4)
@@ -332,7 +375,7 @@ class TestIntroduction:
         assert world.server.log == ["a"]
         assert world.server.producers["me"].epoch == 4
 
-    def test_an_id_used_in_this_epoch_is_an_error_and_no_silent_loss(self) -> None:
+    def test_an_id_used_in_this_epoch_is_an_error(self) -> None:
         world = World(first, named=True)
         world.server.post(_call("me", 0, 0, b'["earlier"]'))
         world.append("a")
@@ -349,7 +392,7 @@ class TestIntroduction:
         world.append("a")
         world.run(world.flows.flush())
         assert world.server.log == ["earlier", "a"]
-        assert (world.batching.epoch, world.server.producers["me"].epoch) == (claimed, claimed)
+        assert (world.queue.epoch, world.server.producers["me"].epoch) == (claimed, claimed)
 
     def test_a_stale_epoch_is_a_fence(self) -> None:
         world = World(first, named=True, epoch=2)
@@ -359,7 +402,7 @@ class TestIntroduction:
             world.run(world.flows.flush())
         assert caught.value.epoch == 5
 
-    def test_a_higher_epoch_goes_on(self) -> None:
+    def test_a_higher_epoch_is_accepted(self) -> None:
         world = World(first, named=True, epoch=6)
         world.server.post(_call("me", 5, 0, b'["earlier"]'))
         world.append("a")
@@ -367,13 +410,13 @@ class TestIntroduction:
         assert world.server.log == ["earlier", "a"]
 
     @pytest.mark.parametrize("closes", [True, False])
-    def test_two_who_begin_at_once_do_not_both_close(self, closes: bool) -> None:
-        """Their last batches look the same to the server; only one of them is stored."""
+    def test_two_concurrent_producers_do_not_both_close(self, closes: bool) -> None:
+        """Their last batches look alike to the server; only one is stored."""
         mine, theirs = World(first, named=True), World(first, named=True)
         theirs.server = mine.server
         for world, value in ((mine, "mine"), (theirs, "theirs")):
             world.append(value)
-            while not world.flows._is_introduced:
+            while not world.flows._is_probed:
                 world.step()
         mine.run(mine.flows.close_stream() if closes else mine.flows.flush())
         with pytest.raises(ProducerReused if not closes else (ProducerReused, StreamClosed)):
@@ -381,8 +424,8 @@ class TestIntroduction:
         assert mine.server.log == ["mine"]
 
     @pytest.mark.parametrize("fate", [2, 3], ids=["lost after", "503 after"])
-    def test_its_own_first_batch_is_recognised(self, fate: int) -> None:
-        """It was stored, and its answer lost: the duplicate is ours."""
+    def test_its_own_first_batch_is_recognized(self, fate: int) -> None:
+        """It was stored, and its response lost: the duplicate is its own."""
         fates = iter([11, fate])
         world = World(lambda count: next(fates, 11) if count == 12 else 0, named=True)
         world.faults = 5
@@ -390,8 +433,8 @@ class TestIntroduction:
         world.run(world.flows.flush())
         assert world.server.log == ["once"]
 
-    def test_a_number_that_we_have_not_sent_is_somebody_elses(self) -> None:
-        world = World(first, named=True, limits=Limits(batch_count_max=1))
+    def test_a_sequence_number_that_was_not_sent_is_foreign(self) -> None:
+        world = World(first, named=True, batch_count_max=1)
         world.append("a")
         world.run(world.flows.flush())
         for seq in (1, 2):
@@ -400,11 +443,11 @@ class TestIntroduction:
         with pytest.raises(ProducerReused):
             world.run(world.flows.flush())
 
-    def test_two_who_claim_at_once_do_not_both_believe_to_have_written(self) -> None:
-        """Between our question and our first batch another one takes the same epoch."""
+    def test_two_concurrent_claims_do_not_both_succeed(self) -> None:
+        """Between the probe and the first batch, another producer takes the same epoch."""
         world = World(first, named=True)
         world.append("a")
-        while world.batching.epoch == 0 and not world.flows._is_introduced:
+        while world.queue.epoch == 0 and not world.flows._is_probed:
             world.step()
         world.server.post(_call("me", 0, 0, b'["theirs"]'))
         with pytest.raises(ProducerReused):
@@ -413,7 +456,7 @@ class TestIntroduction:
 
 
 class TestErrors:
-    """What does not pass ends the producer, and everyone hears of it."""
+    """A permanent error ends the producer and reaches every caller."""
 
     def failed(self, status: int, retry: Retry = PATIENT) -> tuple[World, Exception]:
         world = World(first, retry=retry)
@@ -426,7 +469,7 @@ class TestErrors:
             world.run(world.flows.flush())
         return world, caught.value
 
-    def test_they_reach_flush_close_futures_callback_and_the_next_append(self) -> None:
+    def test_they_reach_every_caller(self) -> None:
         world, error = self.failed(404)
         assert isinstance(error, NotFound)
         assert world.errors == [error]
@@ -436,10 +479,10 @@ class TestErrors:
             world.append("g")
         with pytest.raises(NotFound):
             world.run(world.flows.close())
-        left = [item for batch in world.batching.undelivered() for item in batch.items]
+        left = [item for batch in world.queue.undelivered() for item in batch.items]
         assert left == [json.dumps(value).encode() for value in "bcdef"]
 
-    def test_what_passes_does_not_for_ever(self) -> None:
+    def test_transient_failures_are_retried_a_limited_number_of_times(self) -> None:
         world, error = self.failed(503, Retry(attempts_max=3))
         assert isinstance(error, ServerFailed)
         assert world.errors == [error]
@@ -451,22 +494,22 @@ class TestErrors:
         with pytest.raises(StreamClosed):
             world.run(world.flows.flush())
 
-    def test_a_header_that_cannot_be_made(self) -> None:
-        """A user's callable that fails is an error as any other, and not a hang."""
+    def test_a_failing_header_callable(self) -> None:
+        """A failing callable of the user ends the producer, which does not hang."""
         world = World(first)
         boom = ValueError("no token")
 
         def token() -> str:
             raise boom
 
-        world.flows._options = Options({"authorization": token})
+        world.flows.options = Options({"authorization": token})
         world.append("a")
         with pytest.raises(ValueError, match="no token"):
             world.run(world.flows.flush())
         assert world.errors == [boom]
 
-    def test_a_server_that_forgot_is_a_gap(self) -> None:
-        """Its predecessors were acknowledged: to go on would leave a hole."""
+    def test_a_server_that_lost_batches_is_a_gap(self) -> None:
+        """Its predecessors were acknowledged: continuing would leave a gap."""
         world = World(first)
         for value in "abc":
             world.append(value)
@@ -479,7 +522,7 @@ class TestErrors:
 
 class TestBatches:
     def test_a_batch_waits_for_more_until_linger_ends(self) -> None:
-        world = World(first, limits=Limits(linger_s=5.0, batch_count_max=10))
+        world = World(first, linger_s=5.0, batch_count_max=10)
         for value in "abc":
             world.append(value)
         while not world.server.log:
@@ -488,93 +531,90 @@ class TestBatches:
         assert world.server.log == ["a", "b", "c"]
 
     @pytest.mark.parametrize("pause", [1.0, 100.0])
-    def test_nothing_is_forgotten_however_long_it_lingers(self, pause: float) -> None:
-        """Also after a pause in which the slots have ended for want of work."""
-        world = World(first, limits=Limits(linger_s=20.0, batch_count_max=10))
+    def test_no_message_is_lost_during_a_long_linger(self, pause: float) -> None:
+        """Also after a pause in which the idle workers have ended."""
+        world = World(first, linger_s=20.0, batch_count_max=10)
         for value in "ab":
             world.append(value)
             while value not in world.server.log:
                 world.step()
             end = world.now + pause
-            while world._runs and world.now < end:
+            while world.runs and world.now < end:
                 world.step()
         assert world.server.log == ["a", "b"]
 
     def test_flush_does_not_linger(self) -> None:
-        world = World(first, limits=Limits(linger_s=5.0))
+        world = World(first, linger_s=5.0)
         world.append("a")
         world.run(world.flows.flush())
         assert world.now < 1
 
-    def test_no_more_than_so_many_are_on_their_way(self) -> None:
-        world = World(first, limits=Limits(batch_count_max=1, in_flight_max=3))
+    def test_in_flight_max_limits_the_workers(self) -> None:
+        world = World(first, batch_count_max=1, in_flight_max=3)
         for value in range(10):
             world.append(value)
-        assert len(world._runs) <= 3
+        assert len(world.runs) <= 3
         world.run(world.flows.flush())
 
-    def test_bytes_bound_a_batch_but_a_large_message_goes_alone(self) -> None:
-        batching = Batching("me", 0, Limits(batch_bytes_max=10), lambda: 0.0, _future)
+    def test_batch_bytes_max_limits_a_batch_of_several_messages(self) -> None:
+        queue = queue_of(batch_bytes_max=10)
         for size in (4, 4, 4, 50, 1):
-            batching.add(b"x" * size)
+            queue.add(b"x" * size)
         taken = []
-        batching.hurry = 1
-        while (batch := batching.take()) is not None:
+        queue.hurry = 1
+        while (batch := queue.take()) is not None:
             taken.append([len(item) for item in batch.items])
-            batching.acknowledge(batch)
+            queue.acknowledge(batch)
         assert taken == [[4, 4], [4], [50], [1]]
 
     def test_the_queue_has_room_by_bytes_and_count(self) -> None:
-        limits = Limits(queue_bytes_max=10, queue_count_max=3)
-        batching = Batching("me", 0, limits, lambda: 0.0, _future)
-        assert batching.has_room(1000)
-        batching.add(b"12345")
-        assert batching.has_room(4)
-        assert not batching.has_room(5)
-        batching.add(b"")
-        batching.add(b"")
-        assert not batching.has_room(0)
+        queue = queue_of(queue_bytes_max=10, queue_count_max=3)
+        assert queue.has_room(1000)
+        queue.add(b"12345")
+        assert queue.has_room(4)
+        assert not queue.has_room(5)
+        queue.add(b"")
+        queue.add(b"")
+        assert not queue.has_room(0)
 
-    @pytest.mark.parametrize(
-        "wrong", [{"batch_bytes_max": 0}, {"in_flight_max": 0}, {"linger_s": -1.0}]
-    )
-    def test_limits_are_checked(self, wrong: dict[str, Any]) -> None:
-        with pytest.raises(ValueError):
-            Limits(**wrong)
+    def test_limits_are_checked(self) -> None:
+        for name, value in (("batch_bytes_max", 0), ("in_flight_max", 0), ("linger_s", -1.0)):
+            with pytest.raises(ValueError, match=name):
+                queue_of(**{name: value})
 
 
-class TestSettling:
-    """A batch is told of once, whoever comes first."""
+class TestDeliveries:
+    """Each delivery is completed once, by the first worker."""
 
-    def two(self) -> tuple[Batching, list[Any]]:
-        batching = Batching("me", 0, Limits(batch_count_max=1), lambda: 0.0, _future)
-        batching.add(b"0")
-        started = batching.take()
+    def two(self) -> tuple[BatchQueue, list[Any]]:
+        queue = queue_of(batch_count_max=1)
+        queue.add(b"0")
+        started = queue.take()
         assert started is not None
-        batching.acknowledge(started)
-        batching.add(b"1")
-        batching.add(b"2")
-        return batching, [batching.take(), batching.take()]
+        queue.acknowledge(started)
+        queue.add(b"1")
+        queue.add(b"2")
+        return queue, [queue.take(), queue.take()]
 
-    def test_one_that_was_just_acknowledged_does_not_fail_with_the_rest(self) -> None:
-        batching, (one, other) = self.two()
-        assert batching.settle(one)
-        assert batching.fail(NotFound(404, URL)) == [other]
-        batching.acknowledge(one)
-        assert batching.undelivered() == [other]
+    def test_an_acknowledged_batch_does_not_fail_with_the_rest(self) -> None:
+        queue, (one, other) = self.two()
+        assert queue.settle(one)
+        assert queue.fail(NotFound(404, URL)) == [other]
+        queue.acknowledge(one)
+        assert queue.undelivered() == [other]
 
-    def test_one_that_has_failed_is_not_acknowledged(self) -> None:
-        batching, (one, other) = self.two()
-        assert batching.fail(NotFound(404, URL)) == [one, other]
-        assert not batching.settle(one)
-        assert batching.fail(NotFound(404, URL)) == []
+    def test_a_failed_batch_is_not_acknowledged(self) -> None:
+        queue, (one, other) = self.two()
+        assert queue.fail(NotFound(404, URL)) == [one, other]
+        assert not queue.settle(one)
+        assert queue.fail(NotFound(404, URL)) is None
 
     @pytest.mark.parametrize("fails_first", [True, False])
-    def test_slots_that_meet_do_not_both_tell(self, fails_first: bool) -> None:
-        """One has an answer for its batch while another ends the producer."""
-        world = World(first, limits=Limits(batch_count_max=1))
+    def test_only_one_worker_completes_a_delivery(self, fails_first: bool) -> None:
+        """One worker has a response for its batch while another ends the producer."""
+        world = World(first, batch_count_max=1)
         world.append("a")
-        batch = world.batching.take()
+        batch = world.queue.take()
         assert batch is not None
         done, error = Appended("1", False), NotFound(404, URL)
         if fails_first:
@@ -582,61 +622,54 @@ class TestSettling:
             world.flows._acknowledge(batch, done)
             assert batch.delivery.exception() is error
         else:
-            assert world.batching.settle(batch)
+            assert world.queue.settle(batch)
             world.flows.fail(error)
             assert not batch.delivery.done()
         assert world.errors == [error]
 
-    def test_what_is_known_to_be_stored_does_not_fail(self) -> None:
-        world = World(first, limits=Limits(batch_count_max=1))
+    def test_a_batch_known_to_be_stored_does_not_fail(self) -> None:
+        world = World(first, batch_count_max=1)
         world.append("0")
-        started = world.batching.take()
+        started = world.queue.take()
         assert started is not None
         world.flows._acknowledge(started, Appended("1", False))
         world.append("1")
         world.append("2")
-        one, other = world.batching.take(), world.batching.take()
+        one, other = world.queue.take(), world.queue.take()
         assert one is not None and other is not None
         world.flows._acknowledge(other, Appended("3", False))
         world.flows.fail(NotFound(404, URL))
         assert one.delivery.result().duplicate
-        assert world.batching.undelivered() == []
+        assert world.queue.undelivered() == []
 
-    def test_what_a_later_one_proves_is_stored(self) -> None:
-        """The server has no gaps: the answer to the second tells of the first."""
-        batching, (one, other) = self.two()
-        batching.settle(other)
-        batching.acknowledge(other)
-        assert batching.is_stored(one)
-        assert batching.undelivered() == []
+    def test_a_later_acknowledgement_proves_that_a_batch_is_stored(self) -> None:
+        """A server stores no gaps: the response to the second proves the first."""
+        queue, (one, other) = self.two()
+        queue.settle(other)
+        queue.acknowledge(other)
+        assert queue.is_stored(one)
+        assert queue.undelivered() == []
 
 
 class TestEncoding:
-    @pytest.mark.parametrize(
-        "value", [None, True, 1.5, 2**70, "é\n", [1, None], {"a": {"b": None}}, {1: 2}, {None: 1}]
-    )
-    def test_what_is_json_comes_back(self, value: Any) -> None:
-        assert json.loads(encode_json(value)) == json.loads(json.dumps(value))
+    def test_json_values_round_trip(self) -> None:
+        nested: list[Any] = [[1, None], {"a": {"b": None}}, {1: 2}, {None: 1}]
+        for value in (None, True, 1.5, 2**70, "é\n", *nested):
+            assert json.loads(encode_json(value)) == json.loads(json.dumps(value))
 
-    @pytest.mark.parametrize(
-        "value",
-        [
-            float("nan"),
-            {"a": [float("inf")]},
-            {"a": None, "b": -float("inf")},
-            [date(2026, 1, 2), float("nan")],
-            {date(2026, 1, 2): float("nan")},
-        ],
-    )
-    def test_no_number_is_no_json(self, value: Any) -> None:
-        """It would arrive as null otherwise, and nobody would know."""
-        with pytest.raises(ValueError, match="not JSON compliant"):
-            encode_json(value)
+    def test_nan_and_infinity_are_rejected(self) -> None:
+        """msgspec alone would silently encode them as null."""
+        nan, day = float("nan"), date(2026, 1, 2)
+        values: list[Any] = [nan, {"a": [float("inf")]}, {"a": None, "b": -float("inf")}]
+        for value in (*values, [day, nan], {day: nan}):
+            with pytest.raises(ValueError, match="not JSON compliant"):
+                encode_json(value)
 
-    @pytest.mark.parametrize("value", [object(), b"{}", bytearray(b"{}"), {(1, 2): 3}])
-    def test_other_things_are_none(self, value: Any) -> None:
-        with pytest.raises(TypeError):
-            encode_json(value)
+    def test_other_types_are_rejected(self) -> None:
+        values: list[Any] = [object(), b"{}", bytearray(b"{}"), {(1, 2): 3}]
+        for value in values:
+            with pytest.raises(TypeError):
+                encode_json(value)
 
-    def test_dates_are_taken(self) -> None:
+    def test_dates_are_encoded(self) -> None:
         assert encode_json([date(2026, 1, 2), None]) == b'["2026-01-02",null]'

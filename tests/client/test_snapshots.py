@@ -1,4 +1,4 @@
-"""Snapshots and bootstrap, by both shells."""
+"""Snapshots and bootstrap, by both clients."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_bootstrap_as_it_arrives(stream: Any) -> None:
 
 
 class TestReadOrBootstrap:
-    """A reader that comes too late gets the snapshot, and goes on from there."""
+    """A reader whose offset is gone receives the snapshot and continues after it."""
 
     def shortened(self, stream: Any) -> None:
         stream.publish_snapshot(b"six", stream.head().next_offset, "text/plain")
@@ -93,20 +93,20 @@ class TestReadOrBootstrap:
         snapshot, chunk = stream.read_or_bootstrap()
         assert (snapshot.data, chunk.data) == (b"six", b"[4,5]")
 
-    def test_from_the_middle_of_what_is_gone(self, stream: Any) -> None:
+    def test_from_an_offset_that_is_gone(self, stream: Any) -> None:
         first, *_ = stream.read_json()
         self.shortened(stream)
         snapshot, *items = stream.read_json_or_bootstrap(first.next_offset)
         assert snapshot.offset == stream.head().snapshot_offset
         assert [item.value for item in items] == [4, 5]
 
-    def test_what_is_retained_needs_no_snapshot(self, stream: Any) -> None:
+    def test_retained_messages_need_no_snapshot(self, stream: Any) -> None:
         offset = stream.head().next_offset
         self.shortened(stream)
         assert [item.value for item in stream.read_json_or_bootstrap(offset)] == [4, 5]
 
     def test_a_live_reader_that_falls_behind_a_snapshot(self, stream: Any) -> None:
-        """It rests after the first message; meanwhile more is dropped than it has read."""
+        """It pauses after the first message, and the messages that follow are dropped."""
         for number in range(4, 40):
             stream.append_json({"n": number, "text": "x" * 90})
         reader = stream.read_json_or_bootstrap(live=True)
@@ -118,6 +118,6 @@ class TestReadOrBootstrap:
         assert rest[at].data == b"sum"
         assert [item.value for item in rest[at + 1 :]] == ["after"]
 
-    def test_a_stream_that_is_not_there(self, client: Any) -> None:
+    def test_a_missing_stream(self, client: Any) -> None:
         with pytest.raises(NotFound):
             list(client.stream("nowhere/at-all").read_or_bootstrap())

@@ -41,15 +41,15 @@ def test_cut_at_every_byte(end: bytes, mark: bytes) -> None:
     assert parse(*(text[at : at + 1] for at in range(len(text)))) == EVENTS
 
 
-def test_a_byte_order_mark_counts_at_the_beginning_only() -> None:
+def test_a_byte_order_mark_is_removed_at_the_beginning_only() -> None:
     assert parse(b"data:a\n\n\xef\xbb\xbfdata:b\n\n") == [Event("message", b"a")]
 
 
-def test_an_event_without_its_blank_line_never_happened() -> None:
+def test_an_event_without_its_blank_line_is_discarded() -> None:
     assert parse(b"data:a\n\ndata:b\n") == [Event("message", b"a")]
 
 
-def test_an_event_without_data_is_none_and_its_name_is_forgotten() -> None:
+def test_an_event_without_data_is_discarded_with_its_name() -> None:
     assert parse(b"event: x\n\ndata:a\n\n") == [Event("message", b"a")]
 
 
@@ -64,7 +64,7 @@ def test_other_characters_are_no_line_ends() -> None:
     ends=st.lists(st.sampled_from([b"\n", b"\r", b"\r\n"]), min_size=1),
     cuts=st.lists(st.integers(0, 400)),
 )
-def test_what_was_sent_arrives(lines: list[bytes], ends: list[bytes], cuts: list[int]) -> None:
+def test_events_round_trip(lines: list[bytes], ends: list[bytes], cuts: list[int]) -> None:
     """A blank line ends the event, so the last line of each has one that is of its own kind."""
     text = b""
     for at, line in enumerate(lines):

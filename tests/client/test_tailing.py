@@ -1,4 +1,4 @@
-"""Tails by hand: answers and events as servers and proxies make them, and what becomes of them."""
+"""Tails without a driver: responses and events of servers and proxies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailrace.client.errors import (
     TailraceError,
     Unreachable,
 )
-from tailrace.client.flow import Ahead, Answer, Body, Flow, Give, Piece, Retry, Send, Wait
+from tailrace.client.flow import Body, Flow, Give, Piece, Prefetch, Response, Retry, Send, Wait
 from tailrace.client.requests import Options
 from tailrace.client.streams import StreamFlows
 
@@ -25,18 +25,18 @@ TEXT = "text/plain"
 EVENTS = "text/event-stream"
 
 
-def caught_up(body: bytes = b"", offset: str = "5", kind: str = TEXT) -> tuple[Answer, list[Any]]:
+def caught_up(body: bytes = b"", offset: str = "5", kind: str = TEXT) -> tuple[Response, list[Any]]:
     headers = {
         "content-type": kind,
         "stream-next-offset": offset,
         "stream-up-to-date": "true",
         "stream-cursor": "c1",
     }
-    return Answer(200, headers, URL), [body]
+    return Response(200, headers, URL), [body]
 
 
-def events(*pieces: bytes | Unreachable, kind: str = EVENTS) -> tuple[Answer, list[Any]]:
-    return Answer(200, {"content-type": kind}, URL), [*pieces, b""]
+def events(*pieces: bytes | Unreachable, kind: str = EVENTS) -> tuple[Response, list[Any]]:
+    return Response(200, {"content-type": kind}, URL), [*pieces, b""]
 
 
 def control(offset: str, more: str = "") -> bytes:
@@ -66,7 +66,7 @@ class Played:
                 )
                 outcome = None
                 if isinstance(effect, Send):
-                    self.sent.append(effect.call.url.partition("?")[2])
+                    self.sent.append(effect.request.url.partition("?")[2])
                     found = next(answers)
                     if isinstance(found, Exception):
                         outcome = found
@@ -79,7 +79,7 @@ class Played:
                 elif isinstance(effect, Wait):
                     self.waits.append(effect.seconds)
                 else:
-                    assert isinstance(effect, Ahead)
+                    assert isinstance(effect, Prefetch)
         except StopIteration:
             self.ended = True
         except TailraceError as error:
@@ -97,8 +97,8 @@ def tail(*answers: Any, json: bool = False, stop: int = 200) -> Played:
 CLOSED = ',"streamClosed":true'
 
 
-def test_data_counts_when_its_control_event_is_there() -> None:
-    """Cut between the two: it comes again, and is handed out once."""
+def test_data_is_passed_on_with_its_control_event() -> None:
+    """Cut between the two: it is read again, and passed on once."""
     played = tail(
         caught_up(),
         events(b"event: data\ndata: half\n\n", CUT),
@@ -108,7 +108,7 @@ def test_data_counts_when_its_control_event_is_there() -> None:
     assert [query for query in played.sent if "offset=5" in query] == played.sent[1:]
 
 
-def test_data_at_the_end_of_a_connection_does_not_count_either() -> None:
+def test_data_without_a_control_event_is_read_again() -> None:
     played = tail(
         caught_up(),
         events(control("5"), b"event: data\ndata: half\n\n"),
@@ -131,7 +131,7 @@ def test_the_cursor_is_echoed() -> None:
     ]
 
 
-def test_a_quiet_stream_may_be_cut_off_again_and_again() -> None:
+def test_a_quiet_stream_may_be_disconnected_repeatedly() -> None:
     """The server was heard each time: that is no failure, however often it happens."""
     cut_after_control = [events(control("5"), CUT) for _ in range(50)]
     played = tail(caught_up(), *cut_after_control, events(control("9", CLOSED)), stop=1000)
@@ -140,9 +140,9 @@ def test_a_quiet_stream_may_be_cut_off_again_and_again() -> None:
     assert len(played.waits) == 50
 
 
-@pytest.mark.parametrize("failure", [CUT, (Answer(504, {}, URL), [b""])], ids=["cut", "504"])
-def test_where_events_do_not_get_through_it_polls(failure: Any) -> None:
-    closed = Answer(200, {"stream-next-offset": "6", "stream-closed": "true"}, URL), [b"!"]
+@pytest.mark.parametrize("failure", [CUT, (Response(504, {}, URL), [b""])], ids=["cut", "504"])
+def test_it_polls_if_events_do_not_arrive(failure: Any) -> None:
+    closed = Response(200, {"stream-next-offset": "6", "stream-closed": "true"}, URL), [b"!"]
     played = tail(caught_up(), failure, failure, failure, closed)
     assert [query.partition("live=")[2].partition("&")[0] for query in played.sent] == [
         "",
@@ -154,23 +154,23 @@ def test_where_events_do_not_get_through_it_polls(failure: Any) -> None:
     assert [chunk.data for chunk in played.given] == [b"!"]
 
 
-def test_and_then_tries_events_again() -> None:
+def test_after_some_polls_it_tries_sse_again() -> None:
     """They may have failed by chance."""
-    nothing = Answer(204, {"stream-next-offset": "5", "stream-up-to-date": "true"}, URL), [b""]
+    nothing = Response(204, {"stream-next-offset": "5", "stream-up-to-date": "true"}, URL), [b""]
     answers = [caught_up(), CUT, CUT, CUT, *[nothing] * 10, events(control("9", CLOSED))]
     played = tail(*answers)
     assert played.ended
     assert "live=sse" in played.sent[-1]
 
 
-def test_failures_do_not_go_on_for_ever() -> None:
-    played = tail(caught_up(), *[(Answer(503, {}, URL), [b""])] * 20)
+def test_repeated_failures_end_the_tail() -> None:
+    played = tail(caught_up(), *[(Response(503, {}, URL), [b""])] * 20)
     assert isinstance(played.error, ServerFailed)
     assert len(played.sent) == 1 + RETRY.attempts_max
 
 
-def test_who_lets_nobody_wait_is_not_asked_without_end() -> None:
-    """A server, or a cache, that answers live reads at once, with nothing: with pauses."""
+def test_a_server_that_returns_at_once_is_not_polled_in_a_loop() -> None:
+    """A server, or a cache, returns live reads at once and empty: the client pauses."""
     played = tail(*[caught_up()] * 100, stop=150)
     assert len(played.waits) >= len(played.sent) - 3
 
@@ -181,18 +181,18 @@ def test_a_content_type_is_the_same_in_capitals() -> None:
     assert len(played.sent) == 2
 
 
-def test_what_is_not_in_base64_is_an_error_of_ours() -> None:
-    answer = Answer(200, {"content-type": EVENTS, "stream-sse-data-encoding": "base64"}, URL)
+def test_invalid_base64_is_an_error() -> None:
+    answer = Response(200, {"content-type": EVENTS, "stream-sse-data-encoding": "base64"}, URL)
     played = tail(caught_up(), (answer, [b"event: data\ndata: abcde\n\n" + control("9")]))
     assert isinstance(played.error, AnswerInvalid)
 
 
-def test_places_hold_where_chunks_are_cut_otherwise() -> None:
+def test_places_are_independent_of_chunk_boundaries() -> None:
     """Resumed in the middle of what came together, from a server that now sends it in three."""
     headers = {"content-type": "application/json", "stream-next-offset": "a"}
     chunks = [
-        (Answer(200, headers, URL), [b"[1,2]"]),
-        (Answer(200, {**headers, "stream-next-offset": "b"}, URL), [b"[3]"]),
+        (Response(200, headers, URL), [b"[1,2]"]),
+        (Response(200, {**headers, "stream-next-offset": "b"}, URL), [b"[3]"]),
         caught_up(b"[4,5]", "c", "application/json"),
     ]
     flows = StreamFlows(URL, Options(retry=RETRY))
@@ -203,13 +203,13 @@ def test_places_hold_where_chunks_are_cut_otherwise() -> None:
 @pytest.mark.parametrize(
     "operation", ["read", "tail", "read_text", "tail_text", "read_or_bootstrap"]
 )
-def test_a_place_between_messages_is_none_between_bytes(operation: str) -> None:
+def test_a_place_between_messages_is_no_byte_offset(operation: str) -> None:
     flow = getattr(StreamFlows(URL, Options()), operation)("5,3").flow
     with pytest.raises(ValueError, match="read_json"):
         next(flow)
 
 
-def test_now_is_settled_before_messages_are_counted() -> None:
+def test_now_is_resolved_before_messages_are_counted() -> None:
     """A place after `now` would be another one tomorrow."""
     kind = "application/json"
     answers = [
@@ -222,12 +222,12 @@ def test_now_is_settled_before_messages_are_counted() -> None:
     assert [item.next_offset for item in played.given] == ["7,1", "9"]
 
 
-def test_a_snapshot_that_does_not_help_is_met_once() -> None:
+def test_a_snapshot_without_its_following_messages_is_read_once() -> None:
     """A server that does not retain what follows its own snapshot."""
-    gone = Answer(410, {}, URL), [b""]
-    moved = Answer(307, {"location": "/s/snapshot/5"}, URL), [b""]
+    gone = Response(410, {}, URL), [b""]
+    moved = Response(307, {"location": "/s/snapshot/5"}, URL), [b""]
     headers = {"content-type": TEXT, "stream-snapshot-offset": "5"}
-    snapshot = Answer(200, headers, URL), [b"state"]
+    snapshot = Response(200, headers, URL), [b"state"]
     flows = StreamFlows(URL, Options(retry=RETRY))
     played = Played(
         flows.read_or_bootstrap().flow, iter([gone, moved, snapshot, gone, moved, snapshot])

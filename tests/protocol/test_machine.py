@@ -91,15 +91,15 @@ class TestCreate:
         ],
     )
     def test_closure_status_matching(
-        self, exists_closed: bool, asks_closed: bool, told: str
+        self, exists_closed: bool, asks_closed: bool, result: str
     ) -> None:
         """The four examples of §5.1."""
         stream = closed_stream() if exists_closed else text_stream()
         command = Create(id=2, content_type=TEXT, closed=asks_closed)
-        if told == "existed":
+        if result == "existed":
             assert run(stream, command) == (Effect.EXISTED, stream)
         else:
-            assert code(stream, command) == (409, told)
+            assert code(stream, command) == (409, result)
 
     def test_created_closed_and_empty(self) -> None:
         stream = text_stream(closed=True)

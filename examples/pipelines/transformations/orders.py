@@ -1,5 +1,5 @@
 """
-A bucket becomes a table that grows with it, and large orders go on to another bucket.
+A bucket becomes a table that grows with it, and large orders are written to another bucket.
 
     streams of bucket "orders"  ->  table `orders`  ->  streams of bucket "large-orders"
 """
@@ -17,7 +17,7 @@ url = os.environ.get("TAILRACE_URL", "http://127.0.0.1:4437")
 
 @dp.table
 def orders() -> DataFrame:
-    """Every message of every stream, once: streams that come later too."""
+    """Every message of every stream, once, also of streams that are created later."""
     rows = spark.readStream.format("tailrace").options(url=url, bucket="orders").load()
     text = F.col("value").cast("string")
     return rows.select(
@@ -37,7 +37,7 @@ dp.create_sink(
         "bucket": "large-orders",
         "createStreams": "true",
         "createBuckets": "true",
-        # Rows of a stream in the order that they had there.
+        # Keep the order of the rows of a stream.
         "orderBy": "message",
     },
 )
@@ -45,7 +45,7 @@ dp.create_sink(
 
 @dp.append_flow(target="large_orders")
 def large_orders_flow() -> DataFrame:
-    """A message for each, in a stream of the same name."""
+    """One message per large order, in a stream of the same name."""
     return (
         spark.readStream.table("orders")
         .where("amount >= 100")

@@ -14,12 +14,10 @@ from tailrace.cli.files import STANDARD, written
 from tailrace.cli.output import Output, human_bytes, on_terminal, report
 from tailrace.cli.progress import Progress, progress_option, shown
 from tailrace.client import Retry, TailraceError
-from tailrace.client.connections import Connections
 from tailrace.client.errors import AnswerInvalid, Unreachable
-from tailrace.client.flow import Flow, Give, Piece, expect
-from tailrace.client.items import Items
-from tailrace.client.requests import Options, make_call, server_url
-from tailrace.client.sync_shell import Handle, Shell, iterates
+from tailrace.client.flow import Flow, Give, Items, Piece, expect
+from tailrace.client.requests import Options, Resource, server_url
+from tailrace.client.sync.driver import Driver
 
 __all__ = ["backup"]
 
@@ -27,20 +25,15 @@ _PIECE_BYTES: Final = 256 << 10
 _TAR: Final = "application/x-tar"
 
 
-class _BackupFlows:
+class _BackupFlows(Resource):
     """Backups of a server at its URL."""
-
-    def __init__(self, url: str, options: Options) -> None:
-        self.url = f"{url}/-/backup"
-        self._options = options
 
     def pieces(self) -> Items[int | bytes]:
         """How large it is, and then the backup itself as it comes."""
         return Items(self._pieces())
 
     def _pieces(self) -> Flow[None]:
-        call = yield from make_call(self._options, "POST", self.url)
-        answer = yield from expect(call, self._options.retry, 200)
+        answer = yield from expect(self._request("POST"), 200)
         length = answer.headers.get("content-length", "")
         if answer.headers.get("content-type") != _TAR or not length.isdecimal():
             raise AnswerInvalid(self.url, "this is no backup")
@@ -51,10 +44,6 @@ class _BackupFlows:
             yield Give((piece,))
         if left:
             raise Unreachable(self.url, "the answer broke off")
-
-
-class _Backup(Handle[_BackupFlows]):
-    pieces = iterates(_BackupFlows.pieces)
 
 
 @click.command()
@@ -74,14 +63,14 @@ def backup(file: Path, server: Server, progress: bool | None) -> None:
     retry = Retry(attempts_max=1 if server.retries is None else server.retries + 1)
     options = Options(server.headers, {}, retry)
     url = server_url(server.url)
-    connections = Connections(server.timeout_s)
-    source = _Backup(Shell(connections), _BackupFlows(url, options), options)
+    driver = Driver(server.timeout_s)
+    pieces = driver.iterate(_BackupFlows(f"{url}/-/backup", options).pieces())
     try:
-        size = _copy(source.pieces(), file, progress)
+        size = _copy(pieces, file, progress)
     except TailraceError as error:
         raise explain(error, Subject(url, "", "", server.words(), "")) from error
     finally:
-        connections.close()
+        driver.close()
     if file != STANDARD:
         report(f"{url}: {human_bytes(size)} in {file}")
 

@@ -1,24 +1,22 @@
 """Every operation on a bucket, as a flow (X§1)."""
 
 import json
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from tailrace.client.errors import AnswerInvalid
-from tailrace.client.flow import Body, Flow, Give, expect_gone, fetch, refused, send
-from tailrace.client.items import Items
-from tailrace.client.requests import Options, make_call
+from tailrace.client.flow import Body, Flow, Give, Items, delete, refused, send
+from tailrace.client.requests import Resource
 from tailrace.client.values import BucketInfo, Listed, Survey
 
 __all__ = ["BucketFlows"]
 
+T = TypeVar("T")
 
-class BucketFlows:
+
+class BucketFlows(Resource):
     """One bucket at its URL."""
-
-    def __init__(self, url: str, options: Options) -> None:
-        self.url = url
-        self._options = options
 
     def stream_url(self, stream_id: str) -> str:
         return f"{self.url}/{quote(stream_id, safe='')}"
@@ -31,44 +29,40 @@ class BucketFlows:
             Conflict: It exists.
             AnswerInvalid: The server has no buckets.
         """
-        call = yield from make_call(self._options, "PUT", self.url)
-        answer = yield from send(call, self._options.retry)
-        is_ours = answer.status == 409 and answer.repeated
-        if answer.status != 201 and not is_ours:
-            raise (yield from refused(answer))
+        response = yield from send(self._request("PUT"))
+        was_created = response.status == 409 and response.repeated
+        if response.status != 201 and not was_created:
+            raise (yield from refused(response))
         yield Body()
-        if "stream-next-offset" in answer.headers:
-            raise AnswerInvalid(self.url, "this made a stream; has this server buckets?")
+        if "stream-next-offset" in response.headers:
+            raise AnswerInvalid(self.url, "the server created a stream; does it have buckets?")
 
     def delete(self) -> Flow[None]:
         """
         Delete the bucket, which must be empty.
 
         Raises:
-            NotFound: There is none.
+            NotFound: There is no such bucket.
             Conflict: It has streams.
         """
-        call = yield from make_call(self._options, "DELETE", self.url)
-        yield from expect_gone(call, self._options.retry)
+        return delete(self._request("DELETE"))
 
     def info(self) -> Flow[BucketInfo]:
         """
-        What the bucket is.
+        The bucket's metadata.
 
         Raises:
-            NotFound: There is none.
+            NotFound: There is no such bucket.
         """
-        call = yield from make_call(self._options, "GET", self.url)
-        _, body = yield from fetch(call, self._options.retry, 200)
-        found = _json(self.url, body)
-        try:
+
+        def parse(found: dict[str, Any]) -> BucketInfo:
             return BucketInfo(found["bucket_id"], found["streams"], found.get("bytes"))
-        except KeyError:
-            raise _no_buckets(self.url) from None
+
+        return (yield from self._get("", {}, parse))
 
     def streams(self, prefix: str = "", after: str = "") -> Items[Listed]:
         """
-        The streams of the bucket in the order of their ids, page by page as they are needed.
+        The streams of the bucket in the order of their ids, fetched page by page.
 
         Raises:
             NotFound: There is no such bucket.
@@ -76,74 +70,70 @@ class BucketFlows:
         return Items(self._streams(prefix, after))
 
     def _streams(self, prefix: str, after: str) -> Flow[None]:
-        while True:
-            params = {
-                name: value for name, value in (("prefix", prefix), ("after", after)) if value
-            }
-            call = yield from make_call(self._options, "GET", f"{self.url}/streams", params)
-            _, body = yield from fetch(call, self._options.retry, 200)
-            page = _json(self.url, body)
-            try:
-                listed = [_listed(item) for item in page["streams"]]
-                before, after = after, page["next_cursor"] if page["has_more"] else ""
-            except (KeyError, TypeError):
-                raise _no_buckets(self.url) from None
+        def parse(page: dict[str, Any]) -> tuple[list[Listed], str]:
+            cursor = page["next_cursor"] if page["has_more"] else ""
+            return [_listed(item) for item in page["streams"]], cursor or ""
+
+        before: str | None = None
+        while before is None or after not in ("", before):
+            before = after
+            given = (("prefix", prefix), ("after", after))
+            params = {name: value for name, value in given if value}
+            listed, after = yield from self._get("/streams", params, parse)
             yield Give(listed)
-            if not after or after == before:
-                return
 
     def survey(self, prefix: str = "", since: str | None = None) -> Flow[Survey]:
         """
-        All streams of the bucket at once; or, `since` a position of a survey before, those that
-        changed: that were written to, closed, created, deleted or have a new snapshot.
+        All streams of the bucket; or, `since` the position of an earlier survey, those that were
+        appended to, closed, created or deleted, or have a new snapshot.
 
-        Nothing is missed between one survey and the next; something may be told twice.
+        No change is missed between two surveys; a change may be reported twice.
 
         Raises:
             NotFound: There is no such bucket.
-            PositionGone: What changed since is not known: survey it whole.
+            PositionGone: The changes since that position are not known: survey the whole bucket.
         """
+        streams: dict[str, Listed] = {}
+        deleted: dict[str, None] = {}
+        # The field that leads to the next page, and the parameter that carries it.
+        field, param = ("next_cursor", "after") if since is None else ("position", "changed_since")
         params = {"prefix": prefix} if prefix else {}
         if since is not None:
-            params["changed_since"] = since
-        # Where a page says how to ask for the next one, and how that is asked.
-        mark, param = ("next_cursor", "after") if since is None else ("position", "changed_since")
-        gathered = _Gathered()
-        position: str | None = None
-        while True:
-            call = yield from make_call(self._options, "GET", f"{self.url}/streams", params)
-            _, body = yield from fetch(call, self._options.retry, 200)
-            page = _json(self.url, body)
-            try:
-                gathered.add(page["streams"])
-                if since is not None or "after" not in params:
-                    # Of a whole listing the first one, from before it: what changed while we
-                    # asked comes again.
-                    position = page.get("position") if since is None else page["position"]
-                before, params[param] = params.get(param), page[mark] or ""
-                has_more = page["has_more"] and params[param] != before
-            except (KeyError, TypeError):
-                raise _no_buckets(self.url) from None
-            if not has_more:
-                return Survey(list(gathered.streams.values()), list(gathered.deleted), position)
+            params[param] = since
 
+        def parse(page: dict[str, Any]) -> tuple[str | None, str, bool]:
+            for item in page["streams"]:
+                name = item["stream_id"]
+                streams.pop(name, None)
+                deleted.pop(name, None)
+                if item["status"] == "Deleted":
+                    deleted[name] = None
+                else:
+                    streams[name] = _listed(item)
+            position = page.get("position") if since is None else page["position"]
+            return position, page[field] or "", page["has_more"]
 
-class _Gathered:
-    """The streams of several pages, each as it was last."""
+        first: str | None = None
+        has_more = True
+        while has_more:
+            before = params.get(param)
+            position, params[param], has_more = yield from self._get("/streams", params, parse)
+            has_more = has_more and params[param] not in ("", before)
+            if since is None:
+                # The first page's position: what changes during the listing is reported again.
+                position = first = position if before is None else first
+        return Survey(list(streams.values()), list(deleted), position)
 
-    def __init__(self) -> None:
-        self.streams: dict[str, Listed] = {}
-        self.deleted: dict[str, None] = {}
-
-    def add(self, items: list[dict[str, Any]]) -> None:
-        for item in items:
-            name = item["stream_id"]
-            self.streams.pop(name, None)
-            self.deleted.pop(name, None)
-            if item["status"] == "Deleted":
-                self.deleted[name] = None
-            else:
-                self.streams[name] = _listed(item)
+    def _get(
+        self, path: str, params: Mapping[str, str], parse: Callable[[dict[str, Any]], T]
+    ) -> Flow[T]:
+        """What a response's JSON object holds."""
+        _, body = yield from self._fetch(self._request("GET", path, params), 200)
+        try:
+            return parse(json.loads(body))
+        except (ValueError, KeyError, TypeError):
+            reason = "this is not the response of a bucket; does this server have buckets?"
+            raise AnswerInvalid(self.url, reason) from None
 
 
 def _listed(item: dict[str, Any]) -> Listed:
@@ -160,17 +150,3 @@ def _listed(item: dict[str, Any]) -> Listed:
         snapshot_at_ms=item.get("snapshot_at_ms"),
         snapshot_bytes=item.get("snapshot_bytes"),
     )
-
-
-def _json(url: str, body: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(body)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise _no_buckets(url)
-    return found
-
-
-def _no_buckets(url: str) -> AnswerInvalid:
-    return AnswerInvalid(url, "the answer is not of a bucket; has this server buckets?")

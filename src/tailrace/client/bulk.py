@@ -1,80 +1,74 @@
-"""What concerns many streams of a server at once, as flows: places, and rows. Tailrace only."""
+"""Operations on many streams of a server at once, as flows: offsets, and rows. Tailrace only."""
 
 import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tailrace.client.encoding import JSON
 from tailrace.client.errors import AnswerInvalid, Refused, refusal
-from tailrace.client.flow import Flow, Give, Piece, expect, fetch
-from tailrace.client.items import Items
-from tailrace.client.requests import Options, make_call
+from tailrace.client.flow import Flow, Give, Items, Piece, expect
+from tailrace.client.requests import Resource
 from tailrace.client.values import Found, Place
 
 __all__ = ["BulkFlows"]
 
 PLACES_MAX: Final = 10_000
-"""So many a request."""
+"""At most this many places per request."""
 ROWS_PIECE_BYTES: Final = 256 << 10
-_JSON: Final = {"content-type": "application/json"}
-_PROBLEM: Final = {"content-type": "application/problem+json"}
+_IS_JSON: Final = {"content-type": JSON}
 
 
-class BulkFlows:
+class BulkFlows(Resource):
     """A server at its URL."""
-
-    def __init__(self, url: str, options: Options) -> None:
-        self.url = url
-        self._options = options
 
     def offsets(self, places: Sequence[Place]) -> Flow[list[str | Refused]]:
         """
-        The offset of each place, or the error that reading there would have.
+        The offset of each place, or the error that a read would raise.
 
         Raises:
-            NotFound: This server cannot tell.
+            NotFound: The server does not offer this.
         """
         found = yield from self.find(places)
         return [item.offset if isinstance(item, Found) else item for item in found]
 
     def find(self, places: Sequence[Place]) -> Flow[list[Found | Refused]]:
         """
-        Each place, and the stream that it is in; or the error that reading there would have.
+        The offset of each place and its stream's state, or the error that a read would raise.
 
         Raises:
-            NotFound: This server cannot tell.
+            NotFound: The server does not offer this.
         """
-        url = f"{self.url}/-/offsets"
+        path = "/-/offsets"
         found: list[Found | Refused] = []
         for at in range(0, len(places), PLACES_MAX):
             some = places[at : at + PLACES_MAX]
             body = json.dumps({"places": [place.fields() for place in some]}).encode()
-            call = yield from make_call(self._options, "POST", url, headers=_JSON, body=body)
-            _, answer = yield from fetch(call, self._options.retry, 200)
+            request = self._request("POST", path, headers=_IS_JSON, body=body)
+            _, answer = yield from self._fetch(request, 200)
             try:
-                found += [_found(url, item) for item in json.loads(answer)["places"]]
+                found += [_found(self.url + path, item) for item in json.loads(answer)["places"]]
             except (ValueError, KeyError, TypeError):
-                raise AnswerInvalid(url, "the answer has no offsets; is it ours?") from None
+                reason = "the response has no offsets; is it a Tailrace server?"
+                raise AnswerInvalid(self.url + path, reason) from None
             if len(found) != at + len(some):
-                raise AnswerInvalid(url, "the answer has not an offset for each place")
+                raise AnswerInvalid(self.url + path, "the response lacks the offset of a place")
         return found
 
     def rows(self, body: bytes) -> Items[bytes]:
         """
-        The messages of many ranges, as an Arrow stream, piece by piece as it arrives.
+        The messages of many ranges, as an Arrow stream, in pieces as they arrive.
 
-        `body` is the request as `docs/http.md` has it; `tailrace.spark.rows.read_rows` makes it,
-        takes the answer apart and goes on where it breaks off.
+        `body` is the request as `docs/http.md` describes it. `tailrace.spark.rows.read_rows` makes
+        it, parses the response, and resumes where it breaks off.
 
         Raises:
-            Refused: The request is not of its form, or this server has no rows.
-            Unreachable: It broke off.
+            Refused: The request is invalid, or the server has no rows.
+            Unreachable: The response broke off.
         """
         return Items(self._rows(body))
 
     def _rows(self, body: bytes) -> Flow[None]:
-        url = f"{self.url}/-/rows"
-        call = yield from make_call(self._options, "POST", url, headers=_JSON, body=body)
-        yield from expect(call, self._options.retry, 200)
+        yield from expect(self._request("POST", "/-/rows", headers=_IS_JSON, body=body), 200)
         while piece := (yield Piece(ROWS_PIECE_BYTES)):
             yield Give((piece,))
 
@@ -86,4 +80,4 @@ def _found(url: str, item: dict[str, Any]) -> Found | Refused:
             raise TypeError
         return Found(offset, item["created_at_ms"], item["closed"])
     error = item["error"]
-    return refusal(error["status"], url, _PROBLEM, json.dumps(error).encode())
+    return refusal(error["status"], url, _IS_JSON, json.dumps(error).encode())

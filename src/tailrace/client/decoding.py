@@ -1,10 +1,10 @@
 """
-What chunks hold: the messages of a JSON stream, or text.
+Decoding of response headers, and of chunks to the messages of a JSON stream or to text.
 
-A server says where a chunk ends, and not where each message in it does. To resume after a message
-in the middle of a chunk is to read the chunk's beginning again and to leave out so many of its
-messages. Such a place is written `{offset},{count}`, since no offset has a comma (§6): streams only
-grow, so what follows an offset is always the same.
+A server gives the offset after a chunk, and not after each message in it. To resume after a message
+inside a chunk, a reader reads from the chunk's start again and skips a number of messages. Such a
+place is written `{offset},{count}`, since no offset has a comma (§6). Streams only grow, so that
+the same messages always follow an offset.
 """
 
 import codecs
@@ -15,13 +15,47 @@ from typing import Any
 import msgspec
 
 from tailrace.client.errors import AnswerInvalid
-from tailrace.client.values import Chunk, Item, TextChunk
+from tailrace.client.flow import Response
+from tailrace.client.values import Appended, Chunk, Item, TextChunk
 
-__all__ = ["json_items", "split_place", "text_chunks"]
+__all__ = [
+    "appended",
+    "chunk_of",
+    "is_true",
+    "json_items",
+    "next_offset",
+    "split_place",
+    "text_chunks",
+]
+
+
+def appended(response: Response, *, claimed: bool) -> Appended:
+    """The result of an append."""
+    # §5.2.1: new data of a producer is 200, a retry is 204 and may lack the offset.
+    duplicate = claimed and response.status == 204
+    offset = response.headers.get("stream-next-offset") if duplicate else next_offset(response)
+    return Appended(offset, is_true(response, "stream-closed"), duplicate)
+
+
+def next_offset(response: Response) -> str:
+    try:
+        return response.headers["stream-next-offset"]
+    except KeyError:
+        raise AnswerInvalid(response.url, "the response has no Stream-Next-Offset") from None
+
+
+def is_true(response: Response, header: str) -> bool:
+    return response.headers.get(header, "").lower() == "true"
+
+
+def chunk_of(response: Response, data: bytes) -> Chunk:
+    closed = is_true(response, "stream-closed")
+    up_to_date = closed or is_true(response, "stream-up-to-date")
+    return Chunk(data, next_offset(response), up_to_date, closed)
 
 
 def split_place(place: str) -> tuple[str, int]:
-    """The offset to read from, and how many messages after it to leave out."""
+    """The offset to read from, and the number of messages to skip after it."""
     offset, mark, count = place.partition(",")
     if mark and not (count.isascii() and count.isdecimal()):
         raise ValueError(f"{place!r} is not a place in a stream")
@@ -34,19 +68,19 @@ def json_items(
     skipped: int,
     elements: Callable[[bytes], list[Any] | None] | None = None,
 ) -> Callable[[Chunk], Iterator[Item]]:
-    """Chunks of a JSON stream to its messages, from an offset on; decoded, or cut otherwise."""
+    """Converts chunks to messages, from an offset on; `elements` may split without decoding."""
     split = elements or _array
-    start, left_out = offset, skipped
+    start, to_skip = offset, skipped
 
     def items(chunk: Chunk) -> Iterator[Item]:
-        nonlocal start, left_out
+        nonlocal start, to_skip
         if not chunk.data:
             return
         values = split(chunk.data)
         if values is None:
-            raise AnswerInvalid(url, "what was read is no JSON array; is it a JSON stream?")
+            raise AnswerInvalid(url, "the chunk is no JSON array; is this a JSON stream?")
         before, start = start, chunk.next_offset
-        skip, left_out = left_out, max(0, left_out - len(values))
+        skip, to_skip = to_skip, max(0, to_skip - len(values))
         if skip >= len(values):
             return
         last = values.pop()
@@ -58,10 +92,10 @@ def json_items(
 
 
 def _array(data: bytes) -> list[Any] | None:
-    """A JSON array's elements; nothing if it is none."""
+    """The elements of a JSON array; None if it is no array."""
     try:
-        # Almost twice as fast as the standard library, which takes what this does not: half a
-        # surrogate pair, or a number out of range. Other servers may have such.
+        # Almost twice as fast as the standard library. That accepts more, which other servers may
+        # store: half of a surrogate pair, or a number out of range.
         values = msgspec.json.decode(data)
     except (ValueError, RecursionError):
         try:
@@ -73,10 +107,10 @@ def _array(data: bytes) -> list[Any] | None:
 
 def text_chunks(offset: str) -> Callable[[Chunk], Iterator[TextChunk]]:
     """
-    Chunks to text, from an offset on.
+    Converts chunks to text, from an offset on.
 
-    Where a chunk ends inside a character, the offset after it is no place to resume: the last one
-    that is stands in its stead. Who resumes there sees some text again, but none in pieces.
+    If a chunk ends inside a character, its text has the last offset at a character boundary. A
+    reader that resumes there receives some text again, but no partial character.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     safe = offset

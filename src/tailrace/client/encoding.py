@@ -1,14 +1,17 @@
-"""JSON, as it is sent."""
+"""Messages as they are sent."""
 
 import json
+from typing import Final
 
 import msgspec
 
 from tailrace.protocol import content_type as content_types
 from tailrace.protocol.errors import ContentTypeInvalid
 
-__all__ = ["as_bytes", "check_message", "encode_json", "is_json"]
+__all__ = ["DEFAULT_CONTENT_TYPE", "JSON", "as_bytes", "check_message", "encode_json", "is_json"]
 
+DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
+JSON: Final = "application/json"
 _encode = msgspec.json.Encoder().encode
 _encode_strictly = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":")
@@ -18,61 +21,46 @@ _BYTES = frozenset((bytes, bytearray, memoryview))
 
 
 def encode_json(value: object) -> bytes:
-    """
-    A value as JSON: what JSON has, and what msgspec knows besides (dates, UUIDs, dataclasses …).
-
-    Raises:
-        TypeError, ValueError: It is none.
-    """
+    """A value as JSON; besides JSON's own types, those of msgspec (dates, dataclasses …)."""
     if type(value) in _BYTES:
-        raise TypeError("bytes are no JSON; what is encoded already is for `append`")
+        raise TypeError("bytes are no JSON value: use `append` for encoded messages")
     try:
         data = _encode(value)
     except TypeError:
-        # It knows fewer kinds of keys.
+        # The standard library accepts more types of keys.
         return _encode_strictly(value).encode()
     if b"null" in data:
-        # Perhaps a NaN, which msgspec makes null of, silently. The standard library refuses it; it
-        # takes ten times as long, so it is asked only then.
+        # msgspec silently encodes NaN as null; the standard library rejects NaN. It takes ten times
+        # as long, so it runs only where a null was written.
         _encode_strictly(msgspec.to_builtins(value, str_keys=True))
     return data
 
 
 def as_bytes(data: object) -> bytes:
-    """
-    What is to be sent, as it is now: text in UTF-8, and a copy of what may change.
-
-    Raises:
-        TypeError: It is neither text nor bytes.
-    """
+    """The bytes to send: text in UTF-8, and a copy of mutable buffers."""
     if isinstance(data, bytes):
         return data
     if isinstance(data, str):
         return data.encode()
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
-    raise TypeError(f"bytes or text are needed, and not {type(data).__name__}")
+    raise TypeError(f"expected bytes or text, not {type(data).__name__}")
 
 
 def check_message(data: bytes, *, as_json: bool) -> None:
-    """
-    See whether bytes can be a message: one that cannot would take its whole batch with it.
-
-    Raises:
-        ValueError: They cannot.
-    """
+    """Check that bytes can be a message: an invalid one would have its whole batch rejected."""
     if not data:
-        raise ValueError("a message has a byte at least")
+        raise ValueError("a message has at least one byte")
     if as_json:
         try:
             str(data, "utf-8")
             _check(data)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"what is appended to a JSON stream must be JSON: {error}") from None
+            raise ValueError(f"a message of a JSON stream must be JSON: {error}") from None
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a stream of this type has messages of JSON; the rule is the protocol's (§7.1)."""
+    """Whether a content type is that of a JSON stream (§7.1)."""
     try:
         return content_types.is_json(content_type)
     except ContentTypeInvalid:

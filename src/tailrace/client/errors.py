@@ -1,28 +1,29 @@
 """
-What can go wrong, one class each, under one base.
+The errors that the client raises, under one base.
 
     TailraceError
-      Unreachable          no answer, or half of one
-      AnswerInvalid        an answer that this protocol does not know
-      Refused              the server said no; by its status and headers one of
-        Unauthorized         401, 403: the token is missing, wrong, or does not suffice
+      Unreachable          no response, or an incomplete one
+      AnswerInvalid        a response that does not follow the protocol
+      Refused              the server rejected the request; by its status and headers one of
+        Unauthorized         401, 403: the token is missing, invalid, or lacks the permission
         ProducerFenced       403: a newer epoch holds the producer id
         NotFound             404: no such stream, bucket or snapshot
-        Conflict             409: it exists otherwise, is of another type, or not empty
-          StreamClosed         it takes no more
+        Conflict             409: it exists with other settings, has another type, or is not empty
+          StreamClosed         nothing can be appended to it
           ProducerGap          a predecessor of a batch has not arrived
             ProducerReused       the producer id and epoch were used before
         OffsetGone           410: no longer retained
-        PositionGone         410: what changed since is not known
+        PositionGone         410: the changes since this position are not known
         TooLarge             413
         RateLimited          429
         ServerFailed         5xx
-
-Each pickles, to cross from one process to another: exceptions are rebuilt from their `args`.
 """
 
 import json
 from collections.abc import Mapping
+from dataclasses import field
+
+from tailrace.exceptions import ExitCode, TailraceError
 
 __all__ = [
     "AnswerInvalid",
@@ -41,65 +42,47 @@ __all__ = [
     "TooLarge",
     "Unauthorized",
     "Unreachable",
-    "refusal",
 ]
-
-
-class TailraceError(Exception):
-    """Anything that this client raises."""
 
 
 class Unreachable(TailraceError):
     """
-    No answer, or half of one: the server is down, the connection broke, or time ran out.
+    No response, or an incomplete one: the server is down, the connection broke, or time ran out.
 
-    `sent` is false where the request cannot have reached the server: it was not stored for sure.
+    `sent` is false if the request cannot have reached the server. Then it was certainly not stored.
     """
 
-    def __init__(self, url: str, reason: str, sent: bool = True) -> None:
-        super().__init__(url, reason, sent)
-        self.url = url
-        self.reason = reason
-        self.sent = sent
-
-    def __str__(self) -> str:
-        return f"{self.url}: {self.reason}"
+    message = "{url}: {reason}"
+    exit_code = ExitCode.UNREACHABLE
+    hint = "is the server running? start one with: tailrace serve"
+    url: str
+    reason: str
+    sent: bool = True
 
 
 class AnswerInvalid(TailraceError):
-    """The server said something that this protocol does not know: is it the right URL?"""
+    """The response does not follow the protocol. Check that the URL is the right one."""
 
-    def __init__(self, url: str, reason: str) -> None:
-        super().__init__(url, reason)
-        self.url = url
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.url}: {self.reason}"
+    message = "{url}: {reason}"
+    hint = "is this the URL of a durable streams server?"
+    url: str
+    reason: str
 
 
 class Refused(TailraceError):
-    """The server refused a request; nothing was changed, unless it is `ServerFailed`."""
+    """The server rejected a request. Nothing was changed, unless it is `ServerFailed`."""
 
-    def __init__(
-        self,
-        status: int,
-        url: str,
-        code: str | None = None,
-        detail: str = "",
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(status, url, code, detail, headers)
-        self.status = status
-        self.url = url
-        self.code = code
-        """A Tailrace server's name for what happened; other servers have none."""
-        self.detail = detail
-        self.headers: dict[str, str] = dict(headers or {})
-        """Of the answer, names in lower case."""
+    message = "{status} at {url}: {detail}"
+    status: int
+    url: str
+    code: str | None = None
+    """The error code of a Tailrace server; None from other servers."""
+    detail: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """The headers of the response, names in lower case."""
 
     def __str__(self) -> str:
-        return f"{self.status} at {self.url}: {self.detail or 'no reason given'}"
+        return super().__str__() if self.detail else f"{self.status} at {self.url}"
 
     def _number(self, header: str) -> int | None:
         value = self.headers.get(header, "")
@@ -108,11 +91,15 @@ class Refused(TailraceError):
 
 
 class Unauthorized(Refused):
-    """401 or 403: the token is missing, wrong, or does not suffice. Get another one."""
+    """401 or 403: the token is missing, invalid, or lacks the permission. Get another one."""
+
+    exit_code = ExitCode.UNAUTHORIZED
 
 
 class ProducerFenced(Refused):
-    """403: a newer `epoch` holds this producer id. Stop, or claim it with the next epoch."""
+    """403: a newer `epoch` holds this producer id. Stop, or claim the id with the next epoch."""
+
+    exit_code = ExitCode.CONFLICT
 
     @property
     def epoch(self) -> int | None:
@@ -120,15 +107,21 @@ class ProducerFenced(Refused):
 
 
 class NotFound(Refused):
-    """404: no such stream, bucket or snapshot. Create it, or see whether it was deleted."""
+    """404: no such stream, bucket or snapshot. Create it, or check whether it was deleted."""
+
+    exit_code = ExitCode.NOT_FOUND
 
 
 class Conflict(Refused):
-    """409: what is there does not allow it; `detail` says what."""
+    """409: the state of the stream or bucket does not allow the request; `detail` says why."""
+
+    exit_code = ExitCode.CONFLICT
 
 
 class StreamClosed(Conflict):
-    """409: the stream is closed at `next_offset` and takes no more."""
+    """409: the stream is closed at `next_offset`. Nothing can be appended to it."""
+
+    hint = "a closed stream accepts no appends: append to another stream"
 
     @property
     def next_offset(self) -> str | None:
@@ -149,19 +142,21 @@ class ProducerGap(Conflict):
 
 class ProducerReused(ProducerGap):
     """
-    Another run wrote with this producer id in this epoch: the server would take our batches for
-    its, and drop them. Use a higher epoch, another id, or `auto_claim`.
+    Another run wrote with this producer id in this epoch. The server would take our batches for
+    retries of that run and drop them. Use a higher epoch, another id, or `auto_claim`.
     """
 
-    def __str__(self) -> str:
-        return (
-            f"{self.status} at {self.url}: this producer id was used in this epoch before;"
-            " use a higher epoch, another id, or auto_claim"
-        )
+    hint = "use a higher --epoch, or omit --epoch to take the next one"
+    detail: str = (
+        "this producer id was used in this epoch before;"
+        " use a higher epoch, another id, or auto_claim"
+    )
 
 
 class OffsetGone(Refused):
-    """410: the offset is no longer retained. Bootstrap, or read on from `earliest_offset`."""
+    """410: the offset is no longer retained. Bootstrap, or read from `earliest_offset`."""
+
+    exit_code = ExitCode.GONE
 
     @property
     def earliest_offset(self) -> str | None:
@@ -169,15 +164,15 @@ class OffsetGone(Refused):
 
 
 class PositionGone(Refused):
-    """410: the server cannot tell what changed since. Survey the bucket whole."""
+    """410: the changes since this position are not known. Survey the whole bucket."""
 
 
 class TooLarge(Refused):
-    """413: send it in several appends."""
+    """413: the body is too large. Send it in several appends."""
 
 
 class RateLimited(Refused):
-    """429: try again later; `retry_after_s` says when, if the server does."""
+    """429: retry later, after `retry_after_s` seconds if the server gives them."""
 
     @property
     def retry_after_s(self) -> int | None:
@@ -185,7 +180,7 @@ class RateLimited(Refused):
 
 
 class ServerFailed(Refused):
-    """5xx: the server could not do it. Whether an append was stored is unknown."""
+    """5xx: the server failed. It is unknown whether an append was stored."""
 
     @property
     def retry_after_s(self) -> int | None:
@@ -204,7 +199,7 @@ _BY_STATUS: dict[int, type[Refused]] = {
 
 
 def refusal(status: int, url: str, headers: Mapping[str, str], body: bytes) -> Refused:
-    """The error for an answer that is none of success; header names are in lower case."""
+    """The error for a response without success; header names are in lower case."""
     kind = _BY_STATUS.get(status, ServerFailed if status >= 500 else Refused)
     if status == 403 and "producer-epoch" in headers:
         kind = ProducerFenced
@@ -219,7 +214,7 @@ def refusal(status: int, url: str, headers: Mapping[str, str], body: bytes) -> R
 
 
 def _problem(headers: Mapping[str, str], body: bytes) -> tuple[str | None, str]:
-    """What the body says: `application/problem+json` of our servers, some text of others."""
+    """Code and detail of the body: `application/problem+json`, or plain text of other servers."""
     text = body[:2000].decode("utf-8", "replace").strip()
     if "json" not in headers.get("content-type", ""):
         return None, text

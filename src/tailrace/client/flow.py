@@ -1,24 +1,24 @@
 """
-What a client does, without doing it: one flow for every operation, and two shells that drive it.
+Flows: the operations of the client as generators, which leave all input and output to a driver.
 
-A flow is a generator. It yields an effect and is sent what came of it:
+A flow yields an effect and receives its result:
 
-    Send(call)      send a request                       an `Answer`, its head
-    Ahead(call)     begin with what is sent next         nothing, and no error
-    Body()          read the rest of the answer          bytes
-    Piece()         read what comes next of it           bytes, empty at the end
-    Wait(seconds)   let time pass                        nothing
-    Value(source)   call something of the user's         its value, awaited if need be
-    Give(items)     hand items to who iterates           nothing
+    Send(request)        send a request                       a `Response`: status and headers
+    Prefetch(request)    start a request that is sent next    nothing; its `Send` raises the error
+    Body()               read the rest of the response body   bytes
+    Piece(size)          read the next piece of it            bytes, empty at the end
+    Wait(seconds)        sleep                                nothing
+    Evaluate(function)   call a function of the user          its value, awaited if awaitable
+    Give(items)          pass items to the iterating caller   nothing
 
-and returns its result. `Unreachable` is thrown into it where a request, or reading its answer,
-failed, and whatever something of the user's raises.
+and returns the result of the operation. The driver throws `Unreachable` into it if a request, or
+reading its response, failed, and any error that a function of the user raised.
 
-Rule 1: every decision is made here: what to send, whether to try again, where to resume, what is an
-error. A shell only performs effects, so that both behave the same.
+Rule 1: flows make every decision: what to send, whether to retry, where to resume, what is an
+error. A driver only performs effects, so the blocking and the asynchronous client behave the same.
 
-Rule 2: nothing is tried again that might be stored twice. A request is `safe` if sending it a
-second time changes nothing more; any other is repeated only where it cannot have been carried out.
+Rule 2: nothing is retried that might be stored twice. A request is `safe` if sending it a second
+time changes nothing more; any other is repeated only if it cannot have been carried out.
 """
 
 import random
@@ -26,126 +26,63 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from time import time
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from tailrace.client.errors import Refused, Unreachable, refusal
 
 __all__ = [
-    "PASSING",
-    "Ahead",
-    "Answer",
+    "TRANSIENT",
     "Body",
-    "Call",
     "Effect",
+    "Evaluate",
     "Flow",
     "Give",
+    "Items",
+    "MakeRequest",
     "Piece",
+    "Prefetch",
+    "Request",
+    "Response",
     "Retry",
     "Send",
-    "Value",
     "Wait",
+    "delete",
+    "each",
     "expect",
-    "expect_gone",
     "fetch",
+    "perform",
+    "reason_of",
     "refused",
     "send",
+    "whole",
 ]
 
 T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request."""
-
-    method: str
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    safe: bool = True
-    """Whether it may be sent again, whatever became of it."""
-    idle_s: float | None = None
-    """How long nothing may come, if not as long as for others."""
-    remake: "Callable[[], Flow[Call]] | None" = field(default=None, repr=False, compare=False)
-    """How to make it anew, with what is fresh each time, before it is sent again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The head of an answer; header names are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    url: str
-    repeated: bool = False
-    """An earlier attempt may have been carried out, and its answer got lost."""
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class Ahead:
-    """So that the server is at work on it while the user is with what came before."""
-
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    size: int = 64 << 10
-    """No more than this, where a shell can choose."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    source: Callable[[], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Give:
-    items: Iterable[Any]
-
-
-Effect: TypeAlias = Send | Ahead | Body | Piece | Wait | Value | Give
-Flow: TypeAlias = Generator[Effect, Any, T]
-
-PASSING: Final = frozenset((429, 500, 502, 503, 504))
-"""Statuses of failures that pass: what is safe is tried again."""
+TRANSIENT: Final = frozenset((429, 500, 502, 503, 504))
+"""Statuses of transient failures: a safe request is retried."""
 _NOT_CARRIED_OUT: Final = frozenset((429,))
-"""Statuses that say that a request was not looked at: it may be repeated, whatever it was."""
+"""Statuses of requests that were not processed: any request may be repeated."""
 _RETRY_AFTER_S_MAX: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often, and how patiently, what failed is tried again."""
+    """How often a failed request is retried, and after which pauses."""
 
     attempts_max: int = 8
-    """In all, the first one included, until something succeeds again."""
+    """Attempts in total, the first one included, until one succeeds."""
     first_s: float = 0.1
     longest_s: float = 10.0
     jitter: Callable[[], float] = random.random
 
     def pause_s(self, attempt: int, headers: Mapping[str, str] | None = None) -> float:
-        """How long to wait after a number of failures: what the server says, or ever longer."""
+        """The pause after a number of failures: what the server asks for, or ever longer."""
         asked = _retry_after_s(headers or {})
         longest = min(self.longest_s, self.first_s * 2.0 ** min(attempt - 1, 62))
         if asked is not None:
             longest = min(longest, self.first_s)
-        # Never at once, and never all clients together.
+        # Never at once, and never all clients at the same time.
         return max(asked or 0.0, longest * (0.5 + 0.5 * self.jitter()))
 
 
@@ -163,89 +100,192 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     return min(max(0.0, moment.timestamp() - time()), _RETRY_AFTER_S_MAX)
 
 
-def send(call: Call, retry: Retry) -> Flow[Answer]:
-    """
-    Send a request until it is answered, and not by a failure that passes.
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    safe: bool = True
+    """Whether it may be sent again, whatever happened to it."""
+    retry: Retry = field(default_factory=Retry)
+    idle_s: float | None = None
+    """The timeout between two pieces of the response, if not that of the client."""
 
-    Raises:
-        Unreachable: It is not, or cannot be sent again.
-    """
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The status and the headers of a response; header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    url: str
+    repeated: bool = False
+    """An earlier attempt may have been carried out, and its response was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """The server works on this request while the user handles the items before it."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    size: int = 64 << 10
+    """At most this many bytes, if the driver can choose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    function: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Give:
+    items: Iterable[Any]
+
+
+Effect: TypeAlias = Send | Prefetch | Body | Piece | Wait | Evaluate | Give
+Flow: TypeAlias = Generator[Effect, Any, T]
+MakeRequest: TypeAlias = Callable[[], Flow[Request]]
+"""Makes a request for each attempt, with fresh values of headers and parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Items(Generic[T]):
+    """A flow whose `Give` effects are items of one type; a driver makes an iterator of it."""
+
+    flow: Flow[None]
+
+
+def perform(effect: Effect, exchange: Any) -> Any:
+    """The result of an effect by the exchange of a driver; of an asynchronous one, a coroutine."""
+    match effect:
+        case Send(request):
+            return exchange.send(request)
+        case Piece(size):
+            return exchange.read(size)
+        case Body():
+            return exchange.read(None)
+        case Prefetch(request):
+            return exchange.prefetch(request)
+        case Wait(seconds):
+            return exchange.wait(seconds)
+        case Evaluate(function):
+            return exchange.evaluate(function)
+    raise AssertionError(f"unknown effect {effect!r}")
+
+
+def reason_of(error: BaseException) -> str:
+    """The reason of an `Unreachable`."""
+    return str(error) or type(error).__name__
+
+
+def each(flow: Flow[None], convert: Callable[[Any], Iterable[Any]]) -> Flow[None]:
+    """The same flow with each of its items converted to others."""
+    outcome: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            effect = flow.send(outcome) if error is None else flow.throw(error)
+        except StopIteration:
+            return
+        outcome, error = None, None
+        if isinstance(effect, Give):
+            for item in effect.items:
+                yield Give(convert(item))
+        else:
+            try:
+                outcome = yield effect
+            except Exception as failed:
+                error = failed
+
+
+def send(make: MakeRequest) -> Flow[Response]:
+    """Send a request until there is a response that is no transient failure, or raise."""
     attempt = 1
     repeated = False
     while True:
+        request = yield from make()
+        retry = request.retry
         headers: Mapping[str, str] = {}
         try:
-            answer: Answer = yield Send(call)
+            response: Response = yield Send(request)
         except Unreachable as error:
-            if attempt >= retry.attempts_max or (error.sent and not call.safe):
+            if attempt >= retry.attempts_max or (error.sent and not request.safe):
                 raise
             repeated = repeated or error.sent
         else:
-            repeatable = call.safe or answer.status in _NOT_CARRIED_OUT
-            if answer.status not in PASSING or not repeatable or attempt >= retry.attempts_max:
-                return replace(answer, repeated=repeated)
-            repeated = repeated or answer.status not in _NOT_CARRIED_OUT
-            headers = answer.headers
+            status = response.status
+            repeatable = request.safe or status in _NOT_CARRIED_OUT
+            if status not in TRANSIENT or not repeatable or attempt >= retry.attempts_max:
+                return replace(response, repeated=repeated)
+            repeated = repeated or status not in _NOT_CARRIED_OUT
+            headers = response.headers
         yield Wait(retry.pause_s(attempt, headers))
         attempt += 1
-        if call.remake is not None:
-            call = yield from call.remake()
 
 
-def expect(call: Call, retry: Retry, *statuses: int) -> Flow[Answer]:
-    """
-    Send a request and insist on one of some statuses.
-
-    Raises:
-        Refused: It was answered otherwise.
-        Unreachable: It was not answered.
-    """
-    answer = yield from send(call, retry)
-    if answer.status not in statuses:
-        raise (yield from refused(answer))
-    return answer
+def expect(make: MakeRequest, *statuses: int) -> Flow[Response]:
+    """Send a request and require one of some statuses; raise `Refused` for others."""
+    response = yield from send(make)
+    if response.status not in statuses:
+        raise (yield from refused(response))
+    return response
 
 
-def fetch(call: Call, retry: Retry, *statuses: int) -> Flow[tuple[Answer, bytes]]:
-    """
-    Send a request that is safe and read all of its answer, again if that breaks off.
-
-    Raises:
-        As `expect` does.
-    """
+def fetch(
+    make: MakeRequest, retry: Retry, read: Callable[[Response], Flow[T]], *statuses: int
+) -> Flow[T]:
+    """Send a safe request and read its response, again if that breaks off."""
     attempt = 1
     while True:
-        answer = yield from expect(call, retry, *statuses)
+        response = yield from expect(make, *statuses)
         try:
-            body: bytes = yield Body()
+            return (yield from read(response))
         except Unreachable:
             if attempt >= retry.attempts_max:
                 raise
-        else:
-            return answer, body
         yield Wait(retry.pause_s(attempt))
         attempt += 1
-        if call.remake is not None:
-            call = yield from call.remake()
 
 
-def expect_gone(call: Call, retry: Retry) -> Flow[None]:
-    """
-    Delete something. A 404 to a second attempt is a success: the first one was carried out.
+def whole(response: Response) -> Flow[tuple[Response, bytes]]:
+    """A response with its body."""
+    body: bytes = yield Body()
+    return response, body
 
-    Raises:
-        Refused, Unreachable: It could not be deleted.
-    """
-    answer = yield from send(call, retry)
-    if answer.status not in (200, 202, 204) and not (answer.status == 404 and answer.repeated):
-        raise (yield from refused(answer))
+
+def delete(make: MakeRequest) -> Flow[None]:
+    """Delete something. A 404 to a second attempt is a success: the first one was carried out."""
+    response = yield from send(make)
+    was_deleted = response.status == 404 and response.repeated
+    if response.status not in (200, 202, 204) and not was_deleted:
+        raise (yield from refused(response))
     yield Body()
 
 
-def refused(answer: Answer) -> Flow[Refused]:
-    """The error that an answer stands for, with what its body says."""
+def refused(response: Response) -> Flow[Refused]:
+    """The error that a response stands for, with the code and detail of its body."""
     try:
         body = yield Body()
     except Unreachable:
         body = b""
-    return refusal(answer.status, answer.url, answer.headers, body)
+    return refusal(response.status, response.url, response.headers, body)

@@ -1,7 +1,7 @@
 """
-The parts of a `multipart/mixed` answer as they arrive (RFC 2046, as a bootstrap has it, X§3.2).
+The parts of a `multipart/mixed` response as they arrive (RFC 2046, in a bootstrap: X§3.2).
 
-Not by the standard library's `email`, which wants the whole of it at once.
+The standard library's `email` needs the whole response at once.
 """
 
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ __all__ = ["PartParser", "RawPart", "boundary_of"]
 
 
 class RawPart(NamedTuple):
-    """One part: its type, if it says, and its bytes."""
+    """One part: its content type, if given, and its bytes."""
 
     content_type: str | None
     data: bytes
 
 
 def boundary_of(content_type: str) -> bytes | None:
-    """The boundary that a Content-Type names, if it is one of multipart."""
+    """The boundary of a multipart content type; None for other types."""
     header = Message()
     header["content-type"] = content_type
     if header.get_content_maintype() != "multipart":
@@ -33,16 +33,16 @@ class PartParser:
 
     def __init__(self, boundary: bytes) -> None:
         self.ended = False
-        """The closing delimiter has come: there are no more parts."""
+        """The closing delimiter has arrived: there are no more parts."""
         self._mark = b"\r\n--" + boundary
         # The first delimiter needs no line end before it.
         self._buffer = bytearray(b"\r\n")
-        # Up to here there is no delimiter.
+        # There is no delimiter before this index.
         self._searched = 0
         self._begun = False
 
     def feed(self, piece: bytes) -> Iterator[RawPart]:
-        """Take what has arrived; parts that are complete with it."""
+        """Add received bytes; the parts that they complete."""
         buffer, mark = self._buffer, self._mark
         buffer += piece
         while not self.ended:
@@ -56,7 +56,7 @@ class PartParser:
                 self._searched = at
                 return
             if following not in (b"\r\n", b"--"):
-                # A longer line that only begins like it.
+                # A longer line that begins like a delimiter.
                 self._searched = at + 1
                 continue
             if self._begun:
@@ -68,7 +68,7 @@ class PartParser:
 
 
 def _part(raw: bytes) -> RawPart:
-    """Headers, a blank line, and the bytes."""
+    """A part from its headers, a blank line, and its bytes."""
     head, _, data = raw.partition(b"\r\n\r\n")
     for line in head.split(b"\r\n"):
         name, _, value = line.partition(b":")

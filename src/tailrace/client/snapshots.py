@@ -1,72 +1,76 @@
 """Snapshots and bootstrap of a stream, as flows (X§2, X§3)."""
 
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from tailrace.client.encoding import as_bytes
-from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
-from tailrace.client.flow import Answer, Body, Flow, Give, Piece, Wait, expect, fetch
-from tailrace.client.items import Items
-from tailrace.client.multipart import PartParser, boundary_of
-from tailrace.client.reading import ReadFlows
-from tailrace.client.requests import make_call
-from tailrace.client.values import Bootstrap, Part, Snapshot
+from tailrace.client.decoding import is_true, json_items, split_place
+from tailrace.client.encoding import DEFAULT_CONTENT_TYPE, as_bytes
+from tailrace.client.errors import AnswerInvalid, NotFound, OffsetGone, Unreachable
+from tailrace.client.flow import Body, Flow, Give, Items, Piece, Response, each, expect, fetch
+from tailrace.client.multipart import PartParser, RawPart, boundary_of
+from tailrace.client.reading import BEGINNING, ReadFlows
+from tailrace.client.values import Bootstrap, Chunk, Item, Part, Snapshot
 
 __all__ = ["SnapshotFlows"]
 
-DEFAULT_CONTENT_TYPE = "application/octet-stream"
+
+_Decode: TypeAlias = Callable[[str, int], Callable[[Chunk], Iterable[Any]]]
+"""Makes the converter of chunks from an offset on, with a number of messages skipped."""
 
 
 class SnapshotFlows(ReadFlows):
-    """What a stream in a bucket can do beyond the base protocol."""
+    """Snapshots and bootstrap of a stream in a bucket, and reads that fall back to them."""
 
     def publish_snapshot(
         self, data: bytes | str, offset: str, content_type: str = DEFAULT_CONTENT_TYPE
     ) -> Flow[None]:
         """
-        Publish what all messages before an offset add up to; the server then drops those.
+        Publish a snapshot of all messages before an offset; the server may then drop those.
 
-        No error if the same was published there before.
+        No error if the same snapshot was published there before.
 
         Raises:
             Conflict: The offset is past the tail, or another snapshot is there.
-            OffsetGone: A later one was published.
-            NotFound, TooLarge: There is no such stream; it is larger than the server takes.
+            OffsetGone: A snapshot at a later offset was published.
+            NotFound, TooLarge: There is no such stream; it is larger than the server accepts.
             AnswerInvalid: The server has no snapshots.
         """
-        url = f"{self.url}/snapshot/{quote(offset, safe='')}"
+        path = f"/snapshot/{quote(offset, safe='')}"
         headers = {"content-type": content_type}
-        call = yield from make_call(self._options, "PUT", url, None, headers, body=as_bytes(data))
-        answer = yield from expect(call, self._options.retry, 200, 201, 204)
+        request = self._request("PUT", path, headers=headers, body=as_bytes(data))
+        response = yield from expect(request, 200, 201, 204)
         yield Body()
-        if answer.status != 204:
-            # X§2.1. To a server without snapshots that was a stream to be created.
-            raise AnswerInvalid(url, "it was not published; has this server snapshots?")
+        if response.status != 204:
+            # X§2.1. A server without snapshots took it as a stream to create.
+            reason = "the snapshot was not published; does this server have snapshots?"
+            raise AnswerInvalid(self.url + path, reason)
 
     def snapshot(self) -> Flow[Snapshot]:
         """
         The latest snapshot.
 
         Raises:
-            NotFound: There is none, or no such stream.
+            NotFound: There is no snapshot, or no such stream.
         """
         before = ""
         while True:
-            call = yield from make_call(self._options, "GET", f"{self.url}/snapshot")
-            answer, _ = yield from fetch(call, self._options.retry, 307)
-            # The last segment of where we are sent: behind a proxy the rest may not be ours.
-            segment = answer.headers.get("location", "").partition("?")[0].rpartition("/")[2]
+            response, _ = yield from self._fetch(self._request("GET", "/snapshot"), 307)
+            # Only the last segment of the location: behind a proxy the rest may differ.
+            segment = response.headers.get("location", "").partition("?")[0].rpartition("/")[2]
             if not segment:
                 raise AnswerInvalid(self.url, "the redirect to the snapshot has no Location")
-            call = yield from make_call(self._options, "GET", f"{self.url}/snapshot/{segment}")
+            request = self._request("GET", f"/snapshot/{segment}")
             try:
-                answer, data = yield from fetch(call, self._options.retry, 200)
+                response, data = yield from self._fetch(request, 200)
             except NotFound:
                 if segment == before:
                     raise
-                # A newer one has just replaced it; or there is none, which the next round tells.
+                # A newer snapshot has just replaced it, or none is left: ask again.
                 before = segment
             else:
-                return _snapshot(answer, data)
+                return _snapshot(response, data)
 
     def bootstrap(self) -> Flow[Bootstrap]:
         """
@@ -75,50 +79,40 @@ class SnapshotFlows(ReadFlows):
         Raises:
             NotFound: There is no such stream.
         """
-        retry = self._options.retry
-        attempt = 1
-        while True:
-            try:
-                return (yield from self._whole())
-            except Unreachable:
-                # Nothing was handed out yet: begin again.
-                if attempt >= retry.attempts_max:
-                    raise
-            yield Wait(retry.pause_s(attempt))
-            attempt += 1
+        request = self._request("GET", "/bootstrap")
+        return fetch(request, self.options.retry, self._read_bootstrap, 200)
 
     def bootstrap_parts(self) -> Items[Part]:
         """
-        The same as it arrives: first the snapshot, then each message.
+        The same in parts as they arrive: first the snapshot, then each message.
 
         Raises:
             NotFound: There is no such stream.
-            Unreachable: It broke off; what was handed out is not all there is.
+            Unreachable: The response broke off; parts are missing.
         """
         return Items(self._stream_parts())
 
     def _stream_parts(self) -> Flow[None]:
-        answer, parser = yield from self._ask_bootstrap()
-        first = True
+        response = yield from expect(self._request("GET", "/bootstrap"), 200)
+        parser = self._part_parser(response)
+        is_first = True
         while not parser.ended:
             for part in parser.feed((yield from self._piece())):
-                made = _part(answer, part.content_type, part.data, is_snapshot=first)
-                first = False
-                yield Give((made,))
+                yield Give((_part(response, part, is_snapshot=is_first),))
+                is_first = False
 
-    def _whole(self) -> Flow[Bootstrap]:
-        answer, parser = yield from self._ask_bootstrap()
+    def _read_bootstrap(self, response: Response) -> Flow[Bootstrap]:
+        parser = self._part_parser(response)
         parts: list[Part] = []
         while not parser.ended:
             for part in parser.feed((yield from self._piece())):
-                parts.append(_part(answer, part.content_type, part.data, is_snapshot=not parts))
+                parts.append(_part(response, part, is_snapshot=not parts))
         yield Body()
         if not parts:
-            raise AnswerInvalid(self.url, "a bootstrap without a part for the snapshot")
+            raise AnswerInvalid(self.url, "the bootstrap has no part for the snapshot")
         first, *messages = parts
-        offset = answer.headers.get("stream-snapshot-offset", "-1")
-        up_to_date = not messages
-        snapshot = Snapshot(first.data, first.content_type, offset, up_to_date)
+        offset = response.headers.get("stream-snapshot-offset", "-1")
+        snapshot = Snapshot(first.data, first.content_type, offset, up_to_date=not messages)
         return Bootstrap(
             snapshot=None if offset == "-1" else snapshot,
             messages=[part.data for part in messages],
@@ -126,30 +120,75 @@ class SnapshotFlows(ReadFlows):
             next_offset=first.next_offset,
         )
 
-    def _ask_bootstrap(self) -> Flow[tuple[Answer, PartParser]]:
-        call = yield from make_call(self._options, "GET", f"{self.url}/bootstrap")
-        answer = yield from expect(call, self._options.retry, 200)
-        boundary = boundary_of(answer.headers.get("content-type", ""))
-        if boundary is None or "stream-next-offset" not in answer.headers:
-            raise AnswerInvalid(self.url, "the answer is no bootstrap; has this server buckets?")
-        return answer, PartParser(boundary)
+    def _part_parser(self, response: Response) -> PartParser:
+        boundary = boundary_of(response.headers.get("content-type", ""))
+        if boundary is None or "stream-next-offset" not in response.headers:
+            reason = "the response is no bootstrap; does this server have buckets?"
+            raise AnswerInvalid(self.url, reason)
+        return PartParser(boundary)
+
+    def read_or_bootstrap(
+        self, offset: str = BEGINNING, *, live: bool = False
+    ) -> Items[Snapshot | Chunk]:
+        """
+        The content from an offset on; a `Snapshot` replaces what is no longer retained.
+
+        When a snapshot comes, a reader discards its state so far and continues from the snapshot.
+        With `live` it then follows the stream as `tail` does, and receives another snapshot if it
+        falls behind one.
+
+        Raises:
+            NotFound: There is no such stream.
+            OffsetGone: The offset is no longer retained, and there is no snapshot.
+        """
+        return Items(self._recover(offset, 0, live, lambda _, __: lambda chunk: (chunk,)))
+
+    def read_json_or_bootstrap(
+        self, offset: str = BEGINNING, *, live: bool = False
+    ) -> Items[Snapshot | Item]:
+        """
+        The same for the messages of a JSON stream. The snapshot is bytes, of any type.
+
+        Raises as `read_or_bootstrap`; AnswerInvalid if it is no JSON stream.
+        """
+        start, skipped = split_place(offset)
+        return Items(self._recover(start, skipped, live, partial(json_items, self.url)))
+
+    def _recover(self, offset: str, skipped: int, live: bool, decode: _Decode) -> Flow[None]:
+        last: str | None = None
+        offset = yield from self._resolved(offset)
+        while True:
+            flow = self._tail(offset) if live else self._read(offset)
+            try:
+                yield from each(flow, decode(offset, skipped))
+                return
+            except OffsetGone as gone:
+                try:
+                    snapshot = yield from self.snapshot()
+                except NotFound:
+                    raise gone from None
+                if snapshot.offset == last:
+                    # The server does not retain what follows its own snapshot.
+                    raise
+            last, offset, skipped = snapshot.offset, snapshot.offset, 0
+            yield Give((snapshot,))
 
     def _piece(self) -> Flow[bytes]:
         piece: bytes = yield Piece()
         if not piece:
-            raise Unreachable(self.url, "the bootstrap was cut off")
+            raise Unreachable(self.url, "the bootstrap broke off")
         return piece
 
 
-def _part(answer: Answer, content_type: str | None, data: bytes, *, is_snapshot: bool) -> Part:
-    kind = content_type or DEFAULT_CONTENT_TYPE
-    return Part(data, kind, is_snapshot, answer.headers["stream-next-offset"])
+def _part(response: Response, part: RawPart, *, is_snapshot: bool) -> Part:
+    content_type = part.content_type or DEFAULT_CONTENT_TYPE
+    return Part(part.data, content_type, is_snapshot, response.headers["stream-next-offset"])
 
 
-def _snapshot(answer: Answer, data: bytes) -> Snapshot:
-    headers = answer.headers
+def _snapshot(response: Response, data: bytes) -> Snapshot:
+    headers = response.headers
     offset = headers.get("stream-snapshot-offset") or headers.get("stream-next-offset")
     if offset is None:
-        raise AnswerInvalid(answer.url, "the snapshot has no Stream-Snapshot-Offset")
-    up_to_date = headers.get("stream-up-to-date", "").lower() == "true"
-    return Snapshot(data, headers.get("content-type", DEFAULT_CONTENT_TYPE), offset, up_to_date)
+        raise AnswerInvalid(response.url, "the snapshot has no Stream-Snapshot-Offset")
+    content_type = headers.get("content-type", DEFAULT_CONTENT_TYPE)
+    return Snapshot(data, content_type, offset, is_true(response, "stream-up-to-date"))

@@ -1,10 +1,10 @@
 """
 Server-Sent Events, parsed as they arrive (the WHATWG's format, and §5.8 on top of it).
 
-Rule 1: bytes may be cut anywhere: inside a line end, a character, or the byte-order mark.
+Rule 1: input may be split anywhere: inside a line end, a character, or the byte-order mark.
 
-Rule 2: an event counts when its blank line has arrived. One that is cut off never happened, so that
-a reader which lost its connection resumes at the control event before it.
+Rule 2: an event is complete when its blank line has arrived. An incomplete one is discarded: a
+reader that lost its connection resumes at the control event before it.
 """
 
 from collections.abc import Iterator
@@ -26,16 +26,16 @@ class EventParser:
     """Bytes in, events out."""
 
     def __init__(self) -> None:
-        # What has arrived of a line, in pieces: it may be of many megabytes.
+        # The pieces of an incomplete line, which may have many megabytes.
         self._rest: list[bytes] = []
         self._begun = False
-        # The last byte was CR: an LF right after it belongs to the same line end.
+        # The last byte was CR: an LF directly after it belongs to the same line end.
         self._after_cr = False
         self._name = ""
         self._data: list[bytes] = []
 
     def feed(self, piece: bytes) -> Iterator[Event]:
-        """Take what has arrived; events that are complete with it."""
+        """Add received bytes; the events that they complete."""
         if not self._begun:
             piece = b"".join((*self._rest, piece))
             self._rest.clear()
@@ -54,7 +54,7 @@ class EventParser:
         text = b"".join((*self._rest, piece))
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        # Not `splitlines`, which knows more line ends than this format does.
+        # Not `splitlines`, which splits at more characters than this format does.
         *lines, rest = text.split(b"\n")
         self._rest = [rest]
         for line in lines:
@@ -73,4 +73,4 @@ class EventParser:
             self._data.append(value)
         elif name == b"event":
             self._name = value.decode("utf-8", "replace")
-        # A comment has an empty name; `id` and `retry` mean nothing to this protocol.
+        # A comment has an empty name; the protocol does not use `id` and `retry`.

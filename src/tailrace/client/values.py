@@ -1,4 +1,4 @@
-"""What operations return."""
+"""The values that operations take and return."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,9 +28,9 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class ProducerClaim:
     """
-    Whose append this is, and which one (§5.2.1): a server stores each once, however often it comes.
+    The identity of an append (§5.2.1): a server stores each once, however often it is sent.
 
-    `seq` begins at 0 in each epoch and grows by one with each request.
+    `seq` starts at 0 in each epoch and increases by one with each request.
     """
 
     producer_id: str
@@ -47,7 +47,7 @@ class ProducerClaim:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A stream is there: `new` if this request made it."""
+    """The stream exists; `new` if this request created it."""
 
     new: bool
     content_type: str
@@ -57,17 +57,17 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Stored, durably. `duplicate`: it had been stored before, by the same producer request."""
+    """Stored durably; `duplicate` if an earlier attempt of the same producer request stored it."""
 
     next_offset: str | None
-    """The stream's tail after it; other servers do not say it of a duplicate."""
+    """The stream's tail after it; other servers may omit it for a duplicate."""
     closed: bool
     duplicate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a stream is."""
+    """The metadata of a stream."""
 
     content_type: str
     next_offset: str
@@ -80,30 +80,29 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some of a stream's bytes; reading on from `next_offset` misses and repeats nothing."""
+    """Some of a stream's bytes; reading from `next_offset` continues without gap or repeat."""
 
     data: bytes
     next_offset: str
     up_to_date: bool
-    """There was no more at that moment."""
+    """There was no more content at that moment."""
     closed: bool
-    """There will never be more."""
+    """The stream is closed: there will be no more content."""
 
 
-# Not a dataclass as the others, and its place is written out only when it is asked for: these are
-# made by the million.
+# A msgspec struct, whose `next_offset` is formatted on demand: a reader makes millions of these.
 class Item(msgspec.Struct, frozen=True):
-    """One message of a JSON stream; reading on from `next_offset` begins with the one after it."""
+    """One message of a JSON stream; reading from `next_offset` starts with the next one."""
 
     value: Any
     start: str
-    """An offset before it,"""
+    """An offset before it, or at its end."""
     count: int = 0
-    """and how many messages after that offset it ends."""
+    """The number of messages from `start` to its end; 0 if it ends at `start`."""
 
     @property
     def next_offset(self) -> str:
-        """Where to resume after it."""
+        """The offset to resume after it."""
         return f"{self.start},{self.count}" if self.count else self.start
 
 
@@ -117,12 +116,12 @@ class TextChunk:
 
 @dataclass(frozen=True, slots=True)
 class BucketInfo:
-    """What a bucket is."""
+    """The metadata of a bucket."""
 
     bucket_id: str
     streams: int
     bytes: int | None = None
-    """What its streams and their snapshots hold; None where a server does not say."""
+    """The size of its streams and their snapshots; None if the server does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +132,13 @@ class Listed:
     closed: bool
     content_type: str
     size: int
-    """In bytes, as they are stored."""
+    """In bytes, as stored."""
     next_offset: str | None
-    """Its tail; servers other than ours may not say."""
+    """Its tail; other servers may omit it."""
     created_at_ms: int
     last_write_at_ms: int
     earliest_offset: str | None = None
-    """The earliest that is retained; servers other than ours do not say this and what follows."""
+    """The earliest that is retained; other servers omit this and the following fields."""
     snapshot_offset: str | None = None
     snapshot_at_ms: int | None = None
     snapshot_bytes: int | None = None
@@ -147,18 +146,18 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The streams of a bucket, or those that changed; ask with `position` for what changes next."""
+    """The streams of a bucket, or those that changed; pass `position` to get the next changes."""
 
     streams: list[Listed]
     deleted: list[str]
-    """Ids of streams that are gone, of those that changed."""
+    """The ids of deleted streams, if changes were requested."""
     position: str | None
-    """None where a server does not say: then the bucket is always surveyed whole."""
+    """None if the server does not report it: then survey the whole bucket each time."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class StreamName:
-    """A stream of a server: in a bucket, or by its path on the base surface."""
+    """The name of a stream: in a bucket, or by its path below `/v1/stream`."""
 
     bucket: str | None
     stream: str
@@ -167,7 +166,7 @@ class StreamName:
         return self.stream if self.bucket is None else f"{self.bucket}/{self.stream}"
 
     def fields(self) -> dict[str, str]:
-        """As it stands in requests that name many."""
+        """Its fields in the requests for many streams."""
         if self.bucket is None:
             return {"path": self.stream}
         return {"bucket": self.bucket, "stream": self.stream}
@@ -175,27 +174,27 @@ class StreamName:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in a stream to find the offset of, by one of three things."""
+    """A place in a stream, to find its offset: given by one of the three fields below."""
 
     name: StreamName
     message: int | None = None
-    """The boundary before the message of this number,"""
+    """The boundary before the message of this number."""
     byte: int | None = None
-    """the last boundary at or before this byte,"""
+    """The last boundary at or before this byte."""
     time_ms: int | None = None
-    """or that before the first message committed at or after this moment."""
+    """The boundary before the first message committed at or after this time."""
 
     def fields(self) -> dict[str, Any]:
-        asked = {"message": self.message, "byte": self.byte, "time": self.time_ms}
-        said = {name: value for name, value in asked.items() if value is not None}
-        if len(said) != 1:
-            raise ValueError("a place has one of message, byte and time_ms")
-        return {**self.name.fields(), **said}
+        fields = {"message": self.message, "byte": self.byte, "time": self.time_ms}
+        given = {name: value for name, value in fields.items() if value is not None}
+        if len(given) != 1:
+            raise ValueError("a place needs exactly one of message, byte and time_ms")
+        return {**self.name.fields(), **given}
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a place is, and in which stream: one that is created anew is another one."""
+    """The offset of a place; `created_at_ms` tells a stream from one created again later."""
 
     offset: str
     created_at_ms: int
@@ -204,13 +203,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What all messages before `offset` add up to; read on from there."""
+    """The state that all messages before `offset` produce; continue to read there."""
 
     data: bytes
     content_type: str
     offset: str
     up_to_date: bool
-    """Nothing came after it yet."""
+    """There were no messages after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,15 +220,15 @@ class Part:
     content_type: str
     is_snapshot: bool
     next_offset: str
-    """Where to read on after the last part."""
+    """The offset to continue at after the last part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Everything that a new reader needs: then it tails from `next_offset`."""
+    """The state of a stream for a new reader, which then tails from `next_offset`."""
 
     snapshot: Snapshot | None
     messages: list[bytes]
     content_type: str | None
-    """Of the messages, if there are any."""
+    """The content type of the messages; None without messages."""
     next_offset: str

@@ -9,16 +9,23 @@ import pytest
 
 from tests.client.conftest import connected
 from tests.client.reference.writing import numbers
+from tests.client.tiers import slow
 from tests.support.reference import ReferenceProcess, install
 
 
 @pytest.fixture(scope="package")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceProcess]:
-    """Times out and recycles often, so that every live read meets it."""
+    """Has short timeouts and recycles often, so that every live read meets both."""
     install()
     options = ("--sse-ms", "300", "--long-poll-ms", "200")
     with ReferenceProcess(tmp_path_factory.mktemp("reference"), *options) as running:
         yield running
+
+
+@pytest.fixture(params=["sync", slow("async")])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The asynchronous client shares its flows: against this server it runs in `make test-all`."""
+    return str(request.param)
 
 
 @pytest.fixture
@@ -29,5 +36,5 @@ def client(kind: str, reference: ReferenceProcess) -> Iterator[Any]:
 
 @pytest.fixture
 def stream(client: Any) -> Any:
-    """A name that no other test uses."""
+    """A unique name."""
     return client.stream(f"s/{next(numbers)}")

@@ -1,4 +1,4 @@
-"""What that server has not."""
+"""Extensions that the reference server does not have."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tailrace.client import AnswerInvalid, Client, NotFound
 from tests.client.reference.writing import JSON, numbers
 
 
-class TestWhatThereIsNot:
-    """Buckets, snapshots and bootstrap are not of the base protocol: an error says so, at once."""
+class TestMissingExtensions:
+    """Buckets, snapshots and bootstrap are not in the base protocol: each is an error."""
 
     def test_buckets(self, client: Any) -> None:
         bucket = client.bucket(f"b-{next(numbers)}")
@@ -39,7 +39,7 @@ class TestWhatThereIsNot:
             client.bucket(name).info()
 
     def test_a_snapshot_is_not_published_as_a_stream(self, stream: Any) -> None:
-        """X§2: publication is answered by 204. A 201 is a stream that was made there."""
+        """X§2: the response to a publication is 204. With 201 a stream was created there."""
         tail = stream.create(JSON, body=b"[1,2]").next_offset
         with pytest.raises(AnswerInvalid, match="snapshot"):
             stream.publish_snapshot(b"3", tail)

@@ -1,4 +1,4 @@
-"""Exactly-once writing by both shells, against the reference server of the protocol (§5.2.1)."""
+"""Exactly-once appends by both clients, against the reference server of the protocol (§5.2.1)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from tailrace.client import (
 )
 from tests.client.conftest import connected
 from tests.client.reference.writing import JSON, PATIENT, TEXT, numbers
+from tests.client.tiers import slow
 from tests.support.reference import ReferenceProcess
 
 
 @pytest.fixture
 def stream(kind: str, reference: ReferenceProcess) -> Iterator[Any]:
-    """A JSON stream of a name that no other test uses."""
+    """A JSON stream with a unique name."""
     with connected(kind, reference.url, retry=PATIENT, timeout_s=5.0) as client:
         made = client.stream(f"p/{next(numbers)}")
         made.create(JSON)
@@ -36,7 +37,7 @@ def values(stream: Any) -> list[Any]:
 
 
 class TestClaims:
-    """Requests that say which they are, one by one."""
+    """Appends with claims, one at a time."""
 
     def test_a_second_time_changes_nothing(self, stream: Any) -> None:
         claim = ProducerClaim("p", 0, 0)
@@ -83,13 +84,14 @@ class TestClaims:
 
 class TestProducer:
     def test_batches_arrive_whole_and_in_order(self, stream: Any) -> None:
-        """Several on their way at once: those that come too early are refused, and go again."""
+        """Several in flight at once: those that arrive too early are rejected and sent again."""
         with stream.producer(batch_count_max=20) as producer:
             deliveries = [producer.append_json(at) for at in range(2000)]
             producer.flush()
             assert not any(delivery.result().duplicate for delivery in deliveries)
         assert values(stream) == list(range(2000))
 
+    @pytest.mark.slow
     def test_text(self, kind: str, reference: ReferenceProcess) -> None:
         with connected(kind, reference.url) as client:
             stream = client.stream(f"p/{next(numbers)}")
@@ -104,9 +106,9 @@ class TestProducer:
         "fault",
         [
             {"dropConnection": True, "count": 4},
-            {"status": 503, "count": 4},
-            {"status": 429, "count": 4, "retryAfter": 0},
-            {"delayMs": 300, "count": 3},
+            slow({"status": 503, "count": 4}),
+            slow({"status": 429, "count": 4, "retryAfter": 0}),
+            slow({"delayMs": 300, "count": 3}),
         ],
         ids=["lost connections", "failures", "rate limit", "delays"],
     )
@@ -120,8 +122,9 @@ class TestProducer:
                 producer.append_json(at)
         assert values(stream) == list(range(300))
 
-    def test_an_answer_that_comes_too_late(self, kind: str, reference: ReferenceProcess) -> None:
-        """Sent again while the first one is still on its way: stored once."""
+    @pytest.mark.slow
+    def test_a_response_after_the_timeout(self, kind: str, reference: ReferenceProcess) -> None:
+        """It is sent again while the first attempt is still in progress, and stored once."""
         with connected(kind, reference.url, retry=PATIENT, timeout_s=0.25) as client:
             stream = client.stream(f"p/{next(numbers)}")
             stream.create(JSON)
@@ -140,7 +143,8 @@ class TestProducer:
         assert producer.epoch == 7
         assert values(stream) == [1, 2]
 
-    def test_a_used_id_is_told(self, stream: Any) -> None:
+    @pytest.mark.slow
+    def test_a_used_id_is_an_error(self, stream: Any) -> None:
         with stream.producer("me") as producer:
             producer.append_json(1)
         second = stream.producer("me")
@@ -157,7 +161,8 @@ class TestProducer:
             assert producer.epoch == value
         assert values(stream) == [0, 1, 2]
 
-    def test_who_held_it_is_fenced(self, stream: Any) -> None:
+    @pytest.mark.slow
+    def test_the_earlier_holder_is_fenced(self, stream: Any) -> None:
         errors: list[Exception] = []
         first = stream.producer("me", on_error=errors.append)
         first.append_json(1)
@@ -176,7 +181,7 @@ class TestProducer:
             first.close()
         assert values(stream) == [1, 2]
 
-    def test_who_held_it_does_not_claim_it_back(self, stream: Any) -> None:
+    def test_the_earlier_holder_does_not_claim_the_id_back(self, stream: Any) -> None:
         first = stream.producer("me", auto_claim=True)
         first.append_json(1)
         first.flush()
@@ -195,12 +200,13 @@ class TestProducer:
         assert stream.head().closed
         assert [item.value for item in stream.tail_json()] == [1]
 
-    def test_it_closes_a_stream_that_got_nothing(self, stream: Any) -> None:
+    def test_it_closes_an_empty_stream(self, stream: Any) -> None:
         with stream.producer("me") as producer:
             producer.close_stream()
         assert stream.head().closed
         assert values(stream) == []
 
+    @pytest.mark.slow
     def test_it_closes_over_failures(self, stream: Any, reference: ReferenceProcess) -> None:
         with stream.producer() as producer:
             producer.append_json(1)
@@ -217,7 +223,8 @@ class TestProducer:
             producer.close()
         assert producer.undelivered() == [b"1"]
 
-    def test_a_stream_that_is_not_there_ends_it(self, stream: Any) -> None:
+    @pytest.mark.slow
+    def test_a_missing_stream_ends_it(self, stream: Any) -> None:
         stream.delete()
         producer = stream.producer()
         delivery = producer.append_json(1)
@@ -228,7 +235,7 @@ class TestProducer:
         with pytest.raises(NotFound):
             producer.close()
 
-    def test_what_is_refused_ends_it(self, stream: Any) -> None:
+    def test_a_rejected_batch_ends_it(self, stream: Any) -> None:
         """Of another type than the stream."""
         producer = stream.producer(content_type="text/plain")
         producer.append(b"no JSON")
@@ -239,6 +246,6 @@ class TestProducer:
 
 
 def values_of(reference: ReferenceProcess, url: str) -> list[Any]:
-    """By a client that is patient enough for any answer."""
+    """By a client with a long timeout."""
     with connected("sync", reference.url) as client:
         return values(client.stream(url.partition("/v1/stream/")[2]))

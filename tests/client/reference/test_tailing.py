@@ -10,12 +10,18 @@ import pytest
 from tailrace.client import AnswerInvalid, Client, NotFound, Refused
 from tests.client.conftest import connected
 from tests.client.reference.writing import BINARY, JSON, PATIENT, TEXT, Before, Writer, payload
+from tests.client.tiers import slow
 from tests.support.reference import ReferenceProcess, install
 
 
 class TestTail:
-    @pytest.mark.parametrize("mode", ["sse", "long-poll"])
-    @pytest.mark.parametrize("content_type", [TEXT, JSON, BINARY])
+    @pytest.mark.parametrize(
+        ("content_type", "mode"),
+        [
+            *((JSON, "sse"), (BINARY, "long-poll"), slow(TEXT, "sse"), slow(TEXT, "long-poll")),
+            *(slow(BINARY, "sse"), slow(JSON, "long-poll")),
+        ],
+    )
     def test_it_catches_up_follows_and_ends_at_closure(
         self,
         kind: str,
@@ -24,7 +30,7 @@ class TestTail:
         content_type: str,
         mode: str,
     ) -> None:
-        """Across several recycled connections: each message once, in order, and then the end."""
+        """Across several recycled connections: each message once, in order, then the end."""
         messages = [b"%d" % at for at in range(40)]
         stream.create(content_type)
         for message in messages[:5]:
@@ -94,8 +100,8 @@ class TestTail:
         for at, item in enumerate(items, 1):
             assert [found.value for found in stream.tail_json(item.next_offset)] == values[at:]
 
-    def test_each_json_message_has_where_to_resume_after_it(self, stream: Any) -> None:
-        """Also in the middle of a batch: nothing is missed, nothing repeated, read or tailed."""
+    def test_each_json_message_has_the_offset_to_resume_after_it(self, stream: Any) -> None:
+        """Also inside a batch: reads and tails resume without gap or repeat."""
         stream.create(JSON)
         stream.append_json(*range(5))
         stream.append_json(*range(5, 7))
@@ -107,12 +113,13 @@ class TestTail:
             assert [found.value for found in stream.read_json(item.next_offset)] == rest
             assert [found.value for found in stream.tail_json(item.next_offset)] == rest
 
-    def test_it_resumes_where_another_one_stopped(self, stream: Any) -> None:
+    def test_it_resumes_at_an_offset(self, stream: Any) -> None:
         stream.create(TEXT)
         first = stream.append(b"one", TEXT)
         stream.append(b"two", TEXT, close=True)
         assert payload(stream.tail(first.next_offset), TEXT) == b"two"
 
+    @pytest.mark.slow
     def test_from_now_on(self, kind: str, reference: ReferenceProcess, stream: Any) -> None:
         stream.create(TEXT, body=b"before")
         path = stream.url.partition("/v1/stream/")[2]
@@ -124,6 +131,7 @@ class TestTail:
             before.actions[2] = lambda: writer.begin([b"after"], TEXT)
             assert payload(client.stream(path).tail("now"), TEXT) == b"after"
 
+    @pytest.mark.slow
     def test_binary_of_any_bytes(self, kind: str, reference: ReferenceProcess, stream: Any) -> None:
         stream.create("image/png")
         messages = [bytes(range(256)), b"\r\n\r\n", b"\x00", b"data: x\n\n" * 5000]
@@ -131,7 +139,8 @@ class TestTail:
             writer.begin(messages, "image/png")
             assert payload(stream.tail(), BINARY) == b"".join(messages)
 
-    def test_text_is_cut_between_characters(
+    @pytest.mark.slow
+    def test_text_is_split_between_characters(
         self, kind: str, reference: ReferenceProcess, stream: Any
     ) -> None:
         """Over SSE, wherever appends to a stream of bytes cut it."""
@@ -142,6 +151,7 @@ class TestTail:
             texts = [chunk.text for chunk in stream.tail_text()]
         assert "".join(texts) == "aé🌊z"
 
+    @pytest.mark.slow
     def test_text_of_several_lines(self, reference: ReferenceProcess, stream: Any) -> None:
         stream.create(TEXT)
         with Writer(reference, stream.url) as writer:
@@ -149,8 +159,9 @@ class TestTail:
             writer.begin([b"a\nb", b"\n\n", b"c: d \n", b"data: e"], TEXT)
             assert "".join(chunk.text for chunk in stream.tail_text()) == "a\nb\n\nc: d \ndata: e"
 
-    def test_a_long_answer_arrives_whole(self, stream: Any) -> None:
-        """Compressed, if the shell allows it."""
+    @pytest.mark.slow
+    def test_a_long_response_arrives_complete(self, stream: Any) -> None:
+        """Compressed, if the driver allows it."""
         stream.create(TEXT)
         for _ in range(3):
             stream.append(b"abcdefgh" * 100_000, TEXT)
@@ -158,7 +169,7 @@ class TestTail:
         assert payload(stream.read(), TEXT) == b"abcdefgh" * 300_000
         assert payload(stream.tail(), TEXT) == b"abcdefgh" * 300_000
 
-    def test_of_a_stream_that_is_deleted_meanwhile(self, stream: Any) -> None:
+    def test_a_stream_that_is_deleted(self, stream: Any) -> None:
         stream.create(TEXT, body=b"x")
         tail = stream.tail()
         assert next(tail).data == b"x"
@@ -166,7 +177,7 @@ class TestTail:
         with pytest.raises(NotFound):
             next(tail)
 
-    def test_of_an_offset_that_is_none(self, stream: Any) -> None:
+    def test_an_invalid_offset(self, stream: Any) -> None:
         stream.create(TEXT)
         for operation in (stream.read, stream.tail):
             with pytest.raises(Refused) as caught:
@@ -179,7 +190,8 @@ class TestTail:
             with pytest.raises(AnswerInvalid):
                 next(operation())
 
-    def test_it_goes_on_after_a_crash(self, kind: str, tmp_path: Path) -> None:
+    @pytest.mark.slow
+    def test_it_continues_after_a_crash(self, kind: str, tmp_path: Path) -> None:
         """SIGKILL and a restart between two messages: no gap and no repeat."""
         install()
         with (

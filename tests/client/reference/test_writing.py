@@ -1,4 +1,4 @@
-"""Creation, appends, closing and deletion; and failures meanwhile."""
+"""Creation, appends, closing and deletion, and failures during them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from tests.client.reference.writing import (
 from tests.support.reference import ReferenceProcess
 
 
+@pytest.mark.slow
 class TestCreate:
-    def test_again_is_no_error(self, stream: Any) -> None:
+    def test_creating_it_again_is_no_error(self, stream: Any) -> None:
         created = stream.create(TEXT, body=b"abc", ttl_s=60)
         assert (created.new, created.content_type, created.closed) == (True, TEXT, False)
         again = stream.create(TEXT, ttl_s=60)
@@ -37,7 +38,7 @@ class TestCreate:
         )
         assert head.ttl_s == 60
 
-    def test_otherwise_is_a_conflict(self, stream: Any) -> None:
+    def test_creating_it_with_other_settings_is_a_conflict(self, stream: Any) -> None:
         stream.create(TEXT)
         for other in ({"content_type": JSON}, {"content_type": TEXT, "ttl_s": 60}):
             with pytest.raises(Conflict) as caught:
@@ -55,15 +56,15 @@ class TestCreate:
         stream.create(TEXT, closed=True)
         assert [(chunk.data, chunk.closed) for chunk in stream.tail()] == [(b"", True)]
 
-    def test_with_a_moment_at_which_it_expires(self, stream: Any) -> None:
+    def test_with_an_expiry_time(self, stream: Any) -> None:
         moment = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
         stream.create(TEXT, expires_at=moment)
         assert stream.head().expires_at == moment
 
-    def test_without_a_type_it_holds_bytes(self, stream: Any) -> None:
+    def test_the_default_type_is_binary(self, stream: Any) -> None:
         assert stream.create().content_type == BINARY
 
-    def test_what_it_does_not_understand_is_refused(self, stream: Any) -> None:
+    def test_an_invalid_body_is_rejected(self, stream: Any) -> None:
         with pytest.raises(Refused) as caught:
             stream.create(JSON, body=b"no JSON")
         assert (caught.value.status, caught.value.detail) == (400, "Invalid JSON")
@@ -93,7 +94,7 @@ class TestWrite:
         head = stream.head()
         assert (head.next_offset, head.closed) == (offset, True)
 
-    def test_append_json_is_a_message_each(self, stream: Any) -> None:
+    def test_append_json_appends_each_value_as_a_message(self, stream: Any) -> None:
         stream.create(JSON)
         stream.append_json({"é": 1}, [2], None)
         assert [item.value for item in stream.read_json()] == [{"é": 1}, [2], None]
@@ -134,9 +135,9 @@ class TestWrite:
 
 
 class TestFailures:
-    """Faults that this server makes when it is asked to."""
+    """Faults that the server injects on request."""
 
-    def test_what_is_safe_is_tried_again(
+    def test_safe_requests_are_retried(
         self, kind: str, reference: ReferenceProcess, stream: Any
     ) -> None:
         stream.create(TEXT, body=b"x")
@@ -146,7 +147,7 @@ class TestFailures:
                 reference.fail_next(stream.url, **fault)
                 assert payload(client.stream(path).read(), TEXT) == b"x"
 
-    def test_an_append_that_may_have_been_stored_is_not(
+    def test_an_append_that_may_have_been_stored_is_not_retried(
         self, reference: ReferenceProcess, stream: Any
     ) -> None:
         stream.create(TEXT)
@@ -159,7 +160,8 @@ class TestFailures:
             stream.append(b"x", TEXT)
         assert payload(stream.read(), TEXT) == b""
 
-    def test_a_tail_goes_on_after_them(
+    @pytest.mark.slow
+    def test_a_tail_continues_after_failures(
         self, kind: str, reference: ReferenceProcess, stream: Any
     ) -> None:
         stream.create(TEXT, body=b"one")

@@ -1,4 +1,4 @@
-"""Writing to a stream while a test reads it, at moments that are known."""
+"""Writing to a stream at known times while a test reads it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ numbers = itertools.count()
 
 class Before:
     """
-    Something to do before a request of a client, known by its number.
+    Actions before the requests of a client, by their number.
 
-    Given as a parameter of every request, it is asked just before each: what it does then happens
-    for sure after the request before, and before this one.
+    As a parameter of every request it is called just before each: its action happens after the
+    previous request and before this one.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Before:
 
 
 class Writer:
-    """Another client, that writes from a thread while a test reads."""
+    """Another client that writes from a thread while a test reads."""
 
     def __init__(self, server: ReferenceProcess, url: str) -> None:
         self._client = Client(server.url)
@@ -67,7 +67,7 @@ class Writer:
 
 
 def payload(chunks: list[Any], content_type: str) -> Any:
-    """All that chunks hold: bytes, or the messages of a JSON stream."""
+    """The content of chunks: bytes, or the messages of a JSON stream."""
     if content_type != JSON:
         return b"".join(chunk.data for chunk in chunks)
     return [item for chunk in chunks if chunk.data for item in json.loads(chunk.data)]

@@ -1,6 +1,6 @@
 """
-What a client shares and what it leaves behind: threads, loops, cancellations, connections.
+Shared clients and their leftovers: threads, loops, cancellations, connections.
 
-pytest makes every warning an error here, also of what the garbage collector finds: a socket, a
-session or a coroutine that nobody closed fails the test that left it.
+pytest makes every warning an error, also those of the garbage collector: a socket, a session or a
+coroutine that was not closed fails its test.
 """

@@ -13,7 +13,7 @@ from tests.support.server import ServerProcess
 
 @pytest.fixture(scope="package")
 def steady(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """Does not recycle connections within a test, and is asked by this package alone."""
+    """Does not recycle connections within a test, and serves this package only."""
     with ServerProcess(tmp_path_factory.mktemp("steady"), "--engine", "memory") as running:
         yield running
 
@@ -26,6 +26,6 @@ def _collected() -> Iterator[None]:
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """The port of a server that accepts connections and never answers."""
+    """The port of a server that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]

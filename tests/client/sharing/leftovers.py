@@ -1,4 +1,4 @@
-"""To see what is left behind: connections, tasks, errors that nobody saw."""
+"""Helpers that find leftovers: open connections, tasks, and unhandled errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def at(port: int) -> str:
 
 
 def open_connections(port: int) -> int:
-    """How many connections to a server are open on our side of them."""
+    """The number of open connections to a server."""
     count = 0
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, _, remote, state, *_ = line.split()
@@ -45,7 +45,7 @@ async def until(what: Callable[[], bool]) -> None:
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
-    """In a loop of its own, where nothing may be left: no task, and no error that nobody saw."""
+    """Run in a new event loop, which must end without tasks and unhandled errors."""
     complaints: list[dict[str, Any]] = []
 
     async def checked() -> None:
@@ -69,7 +69,7 @@ async def cancelled(task: asyncio.Task[Any]) -> None:
 
 
 async def ended(task: asyncio.Task[Any]) -> BaseException | None:
-    """How a task ended; an error if it never does."""
+    """The error of a task, or None; fails if the task does not end."""
     await asyncio.wait([task], timeout=10)
     if not task.done():
         await cancelled(task)
@@ -84,7 +84,7 @@ async def drain(chunks: Any) -> None:
 
 @contextmanager
 def answering(data: bytes) -> Iterator[int]:
-    """A server that answers each connection with the same bytes, and then says nothing."""
+    """A server that sends the same bytes on each connection, and then nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ends: list[socket.socket] = []
 

@@ -1,4 +1,4 @@
-"""Headers and parameters that are asked for each time: fresh tokens, and what goes wrong."""
+"""Callable headers and parameters: fresh tokens, and errors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 from tailrace.client import Client
 from tests.client.conftest import connected
 from tests.client.sharing.leftovers import TEXT, numbers, open_connections
+from tests.client.tiers import slow
 from tests.support.server import ServerProcess
 from tests.support.together import wait_until
 
 
 class Tokens:
-    """A fresh one each time; `fails_at` raises instead."""
+    """A new token each time; raises at call number `fails_at`."""
 
     def __init__(self, *, fails_at: int | None = None) -> None:
         self.given = 0
@@ -33,16 +34,19 @@ class Tokens:
         return self()
 
 
-SOURCES = [("sync", "plain"), ("async", "plain"), ("async", "awaitable")]
+CASES = [
+    *(("sync", "plain", "headers"), ("async", "awaitable", "params")),
+    *(slow("sync", "plain", "params"), slow("async", "awaitable", "headers")),
+    *(slow("async", "plain", "headers"), slow("async", "plain", "params")),
+]
 
 
-@pytest.mark.parametrize(("kind", "source"), SOURCES)
-@pytest.mark.parametrize("place", ["headers", "params"])
+@pytest.mark.parametrize(("kind", "source", "place"), CASES)
 class TestCallables:
     def options(self, tokens: Tokens, source: str, place: str) -> dict[str, Any]:
         return {place: {"X-Token": tokens.later if source == "awaitable" else tokens}}
 
-    def test_a_fresh_one_for_each_request(
+    def test_it_is_called_for_each_request(
         self, kind: str, source: str, place: str, steady: ServerProcess
     ) -> None:
         tokens = Tokens()
@@ -54,10 +58,10 @@ class TestCallables:
             stream.delete()
         assert tokens.given == 4
 
-    def test_a_fresh_one_for_each_reconnect(
+    def test_it_is_called_for_each_reconnect(
         self, kind: str, source: str, place: str, server: ServerProcess
     ) -> None:
-        """That server ends event streams every half second; a tail goes on with a new token."""
+        """The server ends event streams every half second; a tail reconnects with a new token."""
         tokens = Tokens()
         url = f"http://127.0.0.1:{server.port}"
         with (
@@ -82,10 +86,10 @@ class TestCallables:
                 thread.join()
         assert tokens.given >= 4
 
-    def test_an_error_in_one_reaches_the_caller(
+    def test_its_error_reaches_the_caller(
         self, kind: str, source: str, place: str, steady: ServerProcess
     ) -> None:
-        """And the client can be used afterwards."""
+        """The client can be used afterwards."""
         tokens = Tokens(fails_at=2)
         with connected(kind, steady.url, **self.options(tokens, source, place)) as client:
             stream = client.stream(f"tokens/{next(numbers)}")
@@ -97,10 +101,10 @@ class TestCallables:
             assert b"".join(chunk.data for chunk in stream.read()) == b"xz"
         wait_until(lambda: open_connections(steady.port) == 0)
 
-    def test_an_error_in_one_ends_a_tail(
+    def test_its_error_ends_a_tail(
         self, kind: str, source: str, place: str, steady: ServerProcess
     ) -> None:
-        """Between the catch-up and the event stream; nothing is tried again behind its back."""
+        """Between the catch-up and the event stream; it is not retried."""
         tokens = Tokens(fails_at=3)
         with connected(kind, steady.url, **self.options(tokens, source, place)) as client:
             stream = client.stream(f"tokens/{next(numbers)}")
@@ -112,7 +116,7 @@ class TestCallables:
         assert tokens.given == 3
         wait_until(lambda: open_connections(steady.port) == 0)
 
-    def test_an_error_in_one_ends_a_producer(
+    def test_its_error_ends_a_producer(
         self, kind: str, source: str, place: str, steady: ServerProcess
     ) -> None:
         tokens = Tokens(fails_at=2)
@@ -130,7 +134,7 @@ class TestCallables:
 
 class TestWhatCannotBeSent:
     @pytest.mark.parametrize("value", [7, "a\nb", None], ids=["number", "two lines", "nothing"])
-    def test_a_header_that_is_none(self, kind: str, steady: ServerProcess, value: Any) -> None:
+    def test_an_invalid_header(self, kind: str, steady: ServerProcess, value: Any) -> None:
         """The caller's error, told as one; the connection that was opened for it is closed."""
         with (
             connected(kind, steady.url, headers={"X-Token": lambda: value}) as client,

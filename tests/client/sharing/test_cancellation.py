@@ -1,4 +1,4 @@
-"""What is cancelled, or whose client is closed meanwhile, ends and leaves nothing behind."""
+"""Cancelled operations, and those whose client is closed, end and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.client.sharing.leftovers import (
     run,
     until,
 )
+from tests.client.tiers import slow
 from tests.support.server import ServerProcess
 
 
@@ -41,8 +42,8 @@ class TestCancellation:
 
         run(main)
 
-    @pytest.mark.parametrize("operation", ["append", "head", "tail", "bootstrap"])
-    def test_of_a_request_under_way(self, silent: int, operation: str) -> None:
+    @pytest.mark.parametrize("operation", ["append", "tail", slow("head"), slow("bootstrap")])
+    def test_of_a_request_in_progress(self, silent: int, operation: str) -> None:
         async def main() -> None:
             async with AsyncClient(at(silent)) as client:
                 task = asyncio.create_task(begin(client, operation))
@@ -69,8 +70,9 @@ class TestCancellation:
 
         run(main)
 
-    def test_of_many_at_once(self, steady: ServerProcess) -> None:
-        """Whatever each of them was doing; the client goes on."""
+    @pytest.mark.parametrize("steps", [range(0, 20, 4), slow(range(20))], ids=["some", "all"])
+    def test_of_many_at_once(self, steady: ServerProcess, steps: range) -> None:
+        """In any state of each of them; the client can be used afterwards."""
 
         async def main() -> None:
             async with AsyncClient(steady.url) as client:
@@ -82,7 +84,7 @@ class TestCancellation:
                     lambda: drain(stream.read()),
                     lambda: drain(stream.tail()),
                 ]
-                for pauses in range(20):
+                for pauses in steps:
                     tasks = [asyncio.ensure_future(begun()) for begun in work * 5]
                     for _ in range(pauses):
                         await asyncio.sleep(0)
@@ -106,8 +108,8 @@ async def begin(client: AsyncClient, operation: str) -> None:
         await getattr(stream, operation)()
 
 
-class TestCloseMeanwhile:
-    """A client that is closed while something is under way: that ends, with an error."""
+class TestCloseDuringAnOperation:
+    """Closing a client ends the operations in progress with an error."""
 
     def test_during_a_tail(self, steady: ServerProcess) -> None:
         async def main() -> None:
@@ -126,7 +128,7 @@ class TestCloseMeanwhile:
 
         run(main)
 
-    @pytest.mark.parametrize("operation", ["append", "head", "tail", "bootstrap"])
+    @pytest.mark.parametrize("operation", ["append", "tail", slow("head"), slow("bootstrap")])
     def test_during_a_request(self, silent: int, operation: str) -> None:
         async def main() -> None:
             client = AsyncClient(at(silent))
@@ -141,7 +143,7 @@ class TestCloseMeanwhile:
         run(main)
 
     def test_during_a_tail_of_a_thread(self, steady: ServerProcess) -> None:
-        """The blocking client closes what waits; what is in use goes on, and is closed after it."""
+        """`close` closes idle connections; one in use is closed when it is no longer used."""
         client = Client(steady.url)
         stream = client.stream(f"close/{next(numbers)}")
         stream.create(TEXT, body=b"x")

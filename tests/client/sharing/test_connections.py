@@ -1,4 +1,4 @@
-"""Connections: who has them, who shares them, and when they are closed."""
+"""Connections: how they are shared, and when they are closed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.together import together, wait_until
 
 
 class TestIteration:
-    def test_a_tail_that_is_left_is_closed(self, steady: ServerProcess) -> None:
+    def test_leaving_a_tail_closes_it(self, steady: ServerProcess) -> None:
         with Client(steady.url) as client:
             stream = client.stream(f"left/{next(numbers)}")
             stream.create(TEXT, body=b"x")
@@ -37,7 +37,7 @@ class TestIteration:
             assert open_connections(steady.port) == 1
         assert open_connections(steady.port) == 0
 
-    def test_a_tail_that_is_closed_is_closed_at_once(self, steady: ServerProcess) -> None:
+    def test_closing_a_tail_closes_its_connection_at_once(self, steady: ServerProcess) -> None:
         """And not by a task that the loop makes for it some time later."""
 
         async def main() -> None:
@@ -56,7 +56,7 @@ class TestIteration:
 
         run(main)
 
-    def test_a_tail_that_is_forgotten_is_closed_soon(self, steady: ServerProcess) -> None:
+    def test_a_tail_is_closed_by_the_garbage_collector(self, steady: ServerProcess) -> None:
         async def main() -> None:
             async with AsyncClient(steady.url) as client:
                 stream = client.stream(f"left/{next(numbers)}")
@@ -76,7 +76,7 @@ class TestIteration:
 
         run(main)
 
-    def test_one_that_never_began(self, kind: str, steady: ServerProcess) -> None:
+    def test_an_unused_stream(self, kind: str, steady: ServerProcess) -> None:
         with connected(kind, steady.url) as client:
             stream = client.stream("never")
             del stream
@@ -84,7 +84,7 @@ class TestIteration:
 
 
 class TestConnections:
-    def test_they_are_used_again(self, kind: str, steady: ServerProcess) -> None:
+    def test_connections_are_reused(self, kind: str, steady: ServerProcess) -> None:
         with connected(kind, steady.url) as client:
             stream = client.stream(f"again/{next(numbers)}")
             stream.create(TEXT)
@@ -98,7 +98,7 @@ class TestConnections:
             assert open_connections(steady.port) == 1
         wait_until(lambda: open_connections(steady.port) == 0)
 
-    def test_with_closes_those_that_wait(self, steady: ServerProcess) -> None:
+    def test_with_closes_idle_connections(self, steady: ServerProcess) -> None:
         with Client(steady.url) as client:
             stream = client.stream(f"wait/{next(numbers)}")
             stream.create(TEXT)
@@ -153,8 +153,8 @@ def closing_tail(stream: Any) -> Iterator[Any]:
 
 
 class TestLoops:
-    def test_who_is_closed_is_not_used_again(self, steady: ServerProcess) -> None:
-        """A new session would be nobody's to close: neither on this loop nor on the next."""
+    def test_a_closed_client_cannot_be_used(self, steady: ServerProcess) -> None:
+        """A new session would never be closed."""
         client = AsyncClient(steady.url)
         stream = client.stream(f"loops/{next(numbers)}")
 
@@ -168,7 +168,7 @@ class TestLoops:
         with pytest.raises(RuntimeError, match="closed"):
             asyncio.run(_head(stream))
 
-    def test_a_loop_that_is_not_the_clients_is_told(self, steady: ServerProcess) -> None:
+    def test_another_event_loop_is_an_error(self, steady: ServerProcess) -> None:
         """Two at the same time: an error that names the reason, and no hang."""
         client = AsyncClient(steady.url)
         stream = client.stream(f"loops/{next(numbers)}")

@@ -1,4 +1,4 @@
-"""A server that says nothing, or stops in the middle, is unreachable after `timeout_s`."""
+"""A server that does not respond, or stops in the middle, is unreachable after `timeout_s`."""
 
 from __future__ import annotations
 
@@ -21,34 +21,33 @@ from tests.client.sharing.leftovers import (
     run,
     until,
 )
+from tests.client.tiers import sync_first
 from tests.support.together import wait_until
 
 LARGE = bytes(32 << 20)
 
 
 class TestTimeouts:
-    @pytest.mark.parametrize("operation", ["append", "head", "create", "delete", "bootstrap"])
-    def test_a_server_that_never_answers(self, kind: str, silent: int, operation: str) -> None:
-        with connected(kind, at(silent), timeout_s=SHORT_S, retry=ONCE) as client:
-            arguments = (b"x",) if operation == "append" else ()
-            with pytest.raises(Unreachable) as caught:
-                getattr(client.stream("s"), operation)(*arguments)
-            assert caught.value.sent
-        wait_until(lambda: open_connections(silent) == 0)
+    def test_a_server_that_never_responds(self, kind: str, silent: int) -> None:
+        for operation in ("append", "head", "create", "delete", "bootstrap"):
+            with connected(kind, at(silent), timeout_s=SHORT_S, retry=ONCE) as client:
+                arguments = (b"x",) if operation == "append" else ()
+                with pytest.raises(Unreachable) as caught:
+                    getattr(client.stream("s"), operation)(*arguments)
+                assert caught.value.sent
+            wait_until(lambda: open_connections(silent) == 0)
 
-    @pytest.mark.parametrize("operation", ["read", "tail", "tail_json", "bootstrap_parts"])
-    def test_a_server_that_never_answers_who_iterates(
-        self, kind: str, silent: int, operation: str
-    ) -> None:
-        with (
-            connected(kind, at(silent), timeout_s=SHORT_S, retry=ONCE) as client,
-            pytest.raises(Unreachable),
-        ):
-            next(getattr(client.stream("s"), operation)())
-        wait_until(lambda: open_connections(silent) == 0)
+    def test_a_server_that_never_responds_to_an_iteration(self, kind: str, silent: int) -> None:
+        for operation in ("read", "tail", "tail_json", "bootstrap_parts"):
+            with (
+                connected(kind, at(silent), timeout_s=SHORT_S, retry=ONCE) as client,
+                pytest.raises(Unreachable),
+            ):
+                next(getattr(client.stream("s"), operation)())
+            wait_until(lambda: open_connections(silent) == 0)
 
     def test_a_server_that_does_not_read(self, silent: int) -> None:
-        """More than its system takes in for it: the append cannot even be sent."""
+        """The body exceeds the socket buffers: the append cannot be sent."""
         with (
             Client(at(silent), timeout_s=SHORT_S, retry=ONCE) as client,
             pytest.raises(Unreachable),
@@ -80,9 +79,9 @@ class TestTimeouts:
             wait_until(lambda: open_connections(port) == 0)
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
-def test_an_upload_may_take_longer_than_the_time_out_while_it_goes_on(kind: str) -> None:
-    """The server reads a little at a time, for longer than nothing may come."""
+@sync_first
+def test_an_upload_that_makes_progress_may_exceed_the_timeout(kind: str) -> None:
+    """The server reads slowly, for longer than the timeout."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         reader = threading.Thread(target=_read_slowly, args=(listener, 2 * SLOW_S))
@@ -93,8 +92,8 @@ def test_an_upload_may_take_longer_than_the_time_out_while_it_goes_on(kind: str)
         reader.join()
 
 
-def test_an_answer_that_comes_before_all_is_sent_is_heard() -> None:
-    """As proxies do that find it too large: they answer and hang up. (aiohttp may miss it.)"""
+def test_a_response_before_the_end_of_the_upload_is_read() -> None:
+    """A proxy rejects a large body and closes the connection. (aiohttp may miss it.)"""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = threading.Thread(target=_refuse, args=(listener,))
         server.start()

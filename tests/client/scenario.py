@@ -1,6 +1,6 @@
 """Producers of both kinds behind a proxy with faults; a scenario is written once for both.
 
-It is a coroutine. A blocking producer just blocks it: its own threads go on.
+It is a coroutine. A blocking producer blocks it, while the producer's threads run.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Scene(NamedTuple):
     server: ServerProcess
     proxy: FaultProxy
     direct: Client
-    """Goes past the proxy."""
+    """A client without the proxy."""
 
     def numbers(self) -> list[int]:
-        """The numbers of the messages that stream `s` has, in its order."""
+        """The numbers of the messages in stream `s`, in order."""
         return [item.value["n"] for item in self.direct.stream("s").read_json()]
 
     def assert_faults(self) -> None:
-        """Each of them happened: otherwise the test would show nothing."""
+        """Every fault happened; otherwise the test proves nothing."""
         assert not [fault.name for fault in POST_FAULTS if not self.proxy.done[fault]]
 
 
@@ -41,7 +41,7 @@ class Scene(NamedTuple):
 def served(
     tmp_path: Path, *seed: object, faults: Iterable[Fault] = Fault, patient: bool = True
 ) -> Iterator[Scene]:
-    """A server, and a proxy before it."""
+    """A server behind a proxy."""
     with (
         seeded("producer", *seed) as chance,
         ServerProcess(tmp_path / "data") as server,
@@ -63,7 +63,7 @@ async def opened(kind: str, url: str, retry: Retry = RETRY) -> AsyncIterator[Any
 
 
 async def done(made: Any) -> Any:
-    """What a call comes to, of a client of either kind."""
+    """The result of a call, of either kind of client."""
     return await made if inspect.isawaitable(made) else made
 
 

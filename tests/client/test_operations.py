@@ -1,4 +1,4 @@
-"""Every operation on streams, by both shells, against a real server."""
+"""Every operation on streams, by both clients, against a real server."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tailrace.client import (
     Unreachable,
 )
 from tests.client.conftest import connected
+from tests.client.tiers import async_first, slow
 from tests.support.server import ServerProcess
 
 TEXT = "text/plain"
@@ -27,7 +28,7 @@ JSON = "application/json"
 BINARY = "application/octet-stream"
 
 
-def test_create_says_what_there_is(stream: Any) -> None:
+def test_create_describes_the_stream(stream: Any) -> None:
     created = stream.create(TEXT, body=b"abc", ttl_s=60)
     assert (created.new, created.content_type, created.closed) == (True, TEXT, False)
     again = stream.create(TEXT, ttl_s=60)
@@ -37,7 +38,7 @@ def test_create_says_what_there_is(stream: Any) -> None:
     assert 0 < head.ttl_s <= 60
 
 
-def test_create_of_another_kind_is_a_conflict(stream: Any) -> None:
+def test_create_with_another_type_is_a_conflict(stream: Any) -> None:
     stream.create(TEXT)
     with pytest.raises(Conflict) as caught:
         stream.create(JSON)
@@ -58,7 +59,7 @@ def test_append_read_close(stream: Any) -> None:
     assert caught.value.next_offset == last.next_offset
 
 
-def test_append_json_is_a_message_each(stream: Any) -> None:
+def test_append_json_appends_each_value_as_a_message(stream: Any) -> None:
     stream.create(JSON)
     stream.append_json({"é": 1}, [2], None)
     (chunk,) = stream.read()
@@ -84,7 +85,7 @@ def test_read_follows_chunks_to_the_tail(stream: Any) -> None:
     assert list(stream.read(chunks[-1].next_offset)) == []
 
 
-def test_what_does_not_exist_is_not_found(stream: Any) -> None:
+def test_operations_on_a_missing_stream(stream: Any) -> None:
     for operation in (stream.head, stream.delete, stream.close, lambda: list(stream.read())):
         with pytest.raises(NotFound):
             operation()
@@ -99,11 +100,17 @@ def test_delete(stream: Any) -> None:
         stream.head()
 
 
-@pytest.mark.parametrize("content_type", [TEXT, JSON, BINARY])
+@pytest.mark.parametrize(
+    ("kind", "content_type"),
+    [
+        *(("sync", TEXT), ("async", JSON), ("async", BINARY)),
+        *(slow("async", TEXT), slow("sync", JSON), slow("sync", BINARY)),
+    ],
+)
 def test_tail_catches_up_follows_and_ends_at_closure(
     stream: Any, server: ServerProcess, content_type: str
 ) -> None:
-    """Across several recycled connections: each message once, in order, and then the end."""
+    """Across several recycled connections: each message once, in order, then the end."""
     stream.create(content_type)
     path = stream.url.partition("/v1/stream/")[2]
     before = [b"%d" % at for at in range(5)]
@@ -132,14 +139,14 @@ def test_tail_catches_up_follows_and_ends_at_closure(
     assert chunks[-1].next_offset == stream.head().next_offset
 
 
-def test_tail_resumes_where_another_one_stopped(stream: Any) -> None:
+def test_tail_resumes_at_an_offset(stream: Any) -> None:
     stream.create(TEXT)
     first = stream.append(b"one", TEXT)
     stream.append(b"two", TEXT, close=True)
     assert b"".join(chunk.data for chunk in stream.tail(first.next_offset)) == b"two"
 
 
-def test_tail_of_a_stream_that_is_deleted_meanwhile(stream: Any) -> None:
+def test_tail_of_a_stream_that_is_deleted(stream: Any) -> None:
     stream.create(TEXT, body=b"x")
     tail = stream.tail()
     assert next(tail).data == b"x"
@@ -149,7 +156,7 @@ def test_tail_of_a_stream_that_is_deleted_meanwhile(stream: Any) -> None:
 
 
 def test_a_reader_may_stop_at_any_time(stream: Any) -> None:
-    """And go on with the same client."""
+    """The same client can be used afterwards."""
     stream.create(TEXT, body=b"x")
     for chunk in stream.tail():
         assert chunk.data == b"x"
@@ -157,10 +164,8 @@ def test_a_reader_may_stop_at_any_time(stream: Any) -> None:
     assert stream.append(b"y", TEXT).next_offset == stream.head().next_offset
 
 
-def test_headers_and_parameters_may_be_asked_for_each_time(
-    kind: str, server: ServerProcess
-) -> None:
-    """Fresh tokens: the value of now, for every request."""
+def test_callable_headers_and_parameters(kind: str, server: ServerProcess) -> None:
+    """Fresh tokens: the value is computed for every request."""
     asked: list[int] = []
 
     def token() -> str:
@@ -181,7 +186,7 @@ def test_paths_are_text(client: Any, kind: str) -> None:
     assert [chunk.data for chunk in stream.read()] == [b"x"]
 
 
-def test_a_server_that_is_not_there_is_unreachable(kind: str) -> None:
+def test_a_server_that_is_down_is_unreachable(kind: str) -> None:
     retry = Retry(attempts_max=2, first_s=0.01)
     with connected(kind, "http://127.0.0.1:9", retry=retry) as client:
         with pytest.raises(Unreachable) as caught:
@@ -189,7 +194,8 @@ def test_a_server_that_is_not_there_is_unreachable(kind: str) -> None:
         assert not caught.value.sent
 
 
-def test_tail_goes_on_after_a_crash_of_the_server(kind: str, tmp_path: Path) -> None:
+@async_first
+def test_tail_continues_after_a_crash_of_the_server(kind: str, tmp_path: Path) -> None:
     """SIGKILL and a restart between two messages: no gap and no repeat."""
     retry = Retry(attempts_max=50, first_s=0.05, longest_s=0.2)
     with ServerProcess(tmp_path / "data") as server:
@@ -209,8 +215,8 @@ def test_tail_goes_on_after_a_crash_of_the_server(kind: str, tmp_path: Path) -> 
             tail.close()
 
 
-def test_each_json_message_has_where_to_resume_after_it(stream: Any) -> None:
-    """Also in the middle of a batch: nothing is missed, nothing repeated, read or tailed."""
+def test_each_json_message_has_the_offset_to_resume_after_it(stream: Any) -> None:
+    """Also inside a batch: reads and tails resume without gap or repeat."""
     stream.create(JSON)
     stream.append_json(*range(5))
     stream.append_json(*range(5, 7))
@@ -223,7 +229,7 @@ def test_each_json_message_has_where_to_resume_after_it(stream: Any) -> None:
         assert [found.value for found in stream.tail_json(item.next_offset)] == rest
 
 
-def test_a_place_that_is_none_is_told_at_once(stream: Any) -> None:
+def test_an_invalid_place_is_rejected_at_once(stream: Any) -> None:
     with pytest.raises(ValueError, match="not a place"):
         stream.read_json("-1,x")
 
@@ -234,8 +240,8 @@ def test_messages_of_a_stream_that_is_not_json(stream: Any) -> None:
         list(stream.read_json())
 
 
-def test_text_is_cut_between_characters(stream: Any) -> None:
-    """Wherever appends cut it; what never becomes a character is replaced at the end."""
+def test_text_is_split_between_characters(stream: Any) -> None:
+    """Wherever appends split it; an incomplete character at the end is replaced."""
     stream.create(BINARY)
     data = "aé🌊z".encode()
     for at in range(len(data)):
@@ -245,7 +251,7 @@ def test_text_is_cut_between_characters(stream: Any) -> None:
     assert "".join(texts) == "aé🌊z�"
 
 
-def test_read_all_is_one_piece(stream: Any) -> None:
+def test_read_all_returns_one_chunk(stream: Any) -> None:
     stream.create(BINARY)
     sent = [bytes([at]) * 700 for at in range(5)]
     for data in sent:
@@ -256,7 +262,7 @@ def test_read_all_is_one_piece(stream: Any) -> None:
     assert stream.read_all(whole.next_offset).data == b""
 
 
-def test_read_all_of_json_is_one_array(stream: Any) -> None:
+def test_read_all_of_json_returns_one_array(stream: Any) -> None:
     stream.create(JSON)
     assert stream.read_all().data == b"[]"
     for at in range(30):
@@ -264,7 +270,7 @@ def test_read_all_of_json_is_one_array(stream: Any) -> None:
     assert [item["n"] for item in json.loads(stream.read_all().data)] == list(range(30))
 
 
-def test_read_text_keeps_characters_whole(stream: Any) -> None:
+def test_read_text_does_not_split_characters(stream: Any) -> None:
     stream.create(TEXT)
     sent = "é" * 999
     stream.append(sent.encode()[:333], TEXT)
@@ -275,21 +281,21 @@ def test_read_text_keeps_characters_whole(stream: Any) -> None:
 @pytest.mark.parametrize(
     "url", ["localhost:4437", "", "ftp://host", "http://", "http://host:port", "http://host:0"]
 )
-def test_what_is_no_url_is_told_at_once(url: str) -> None:
+def test_an_invalid_url_is_rejected_at_once(url: str) -> None:
     with pytest.raises(ValueError, match="no URL such as"):
         Client(url)
     with pytest.raises(ValueError, match="no URL such as"):
         AsyncClient(url)
 
 
-def test_a_whole_url_is_taken_as_it_is(client: Any, server: ServerProcess) -> None:
+def test_a_whole_url_is_used_unchanged(client: Any, server: ServerProcess) -> None:
     stream = client.stream(f"http://127.0.0.1:{server.port}/v1/stream/client/whole%20url")
     stream.create(TEXT)
     assert stream.head().content_type == TEXT
     assert not client.stream("client/whole url").create(TEXT).new
 
 
-def test_text_and_what_may_change_are_sent_as_they_are_now(stream: Any) -> None:
+def test_mutable_buffers_are_copied(stream: Any) -> None:
     stream.create(TEXT, body="é")
     stream.append("ü", TEXT)
     data = bytearray(b"abc")
@@ -302,8 +308,8 @@ def test_text_and_what_may_change_are_sent_as_they_are_now(stream: Any) -> None:
         stream.append(7, TEXT)
 
 
-def test_half_a_character_is_no_place_to_resume(stream: Any) -> None:
-    """Who goes on there sees some text again, but none in pieces, and nothing is missed."""
+def test_resuming_never_splits_a_character(stream: Any) -> None:
+    """A reader that resumes there receives some text again, and misses nothing."""
     stream.create(TEXT)
     first = stream.append(b"x", TEXT).next_offset
     stream.append("aé".encode()[:2], TEXT)
@@ -314,7 +320,7 @@ def test_half_a_character_is_no_place_to_resume(stream: Any) -> None:
     assert "".join(found.text for found in stream.tail_text()) == "xaé!"
 
 
-def test_append_json_of_nothing_closes_or_is_an_error(stream: Any) -> None:
+def test_append_json_without_values(stream: Any) -> None:
     stream.create(JSON)
     with pytest.raises(ValueError, match="nothing"):
         stream.append_json()

@@ -1,4 +1,4 @@
-"""The connections of the blocking shell, over the standard library's `http.client`."""
+"""The connections of the blocking driver, over the standard library's `http.client`."""
 
 import http.client
 import select
@@ -11,11 +11,11 @@ __all__ = ["Connections"]
 IDLE_CONNECTIONS_MAX: Final = 64
 _LINE_BYTES_MAX: Final = 1 << 16
 IDLE_S_MAX: Final = 15.0
-"""Longer, and something on the way may have forgotten it without a word."""
+"""Older connections may have been dropped silently, for example by a NAT gateway."""
 
 
 class Connections:
-    """Connections that are kept for the next request; safe to share between threads."""
+    """A pool of idle connections; safe to share between threads."""
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
@@ -23,22 +23,22 @@ class Connections:
         self._lock = threading.Lock()
         self._closed = False
 
-    def take(self, scheme: str, place: str) -> http.client.HTTPConnection:
+    def take(self, scheme: str, netloc: str) -> http.client.HTTPConnection:
         with self._lock:
-            idle = self._idle.get((scheme, place), [])
+            idle = self._idle.get((scheme, netloc), [])
             while idle:
                 since, connection = idle.pop()
                 if time.monotonic() - since < IDLE_S_MAX and not _has_ended(connection):
                     return connection
                 connection.close()
         kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
-        connection = kind(place, timeout=self.timeout_s)
+        connection = kind(netloc, timeout=self.timeout_s)
         connection.response_class = _Response
         return connection
 
-    def give_back(self, scheme: str, place: str, connection: http.client.HTTPConnection) -> None:
+    def give_back(self, scheme: str, netloc: str, connection: http.client.HTTPConnection) -> None:
         with self._lock:
-            idle = self._idle.setdefault((scheme, place), [])
+            idle = self._idle.setdefault((scheme, netloc), [])
             if not self._closed and len(idle) < IDLE_CONNECTIONS_MAX:
                 idle.append((time.monotonic(), connection))
                 return
@@ -54,29 +54,29 @@ class Connections:
 
 
 def _has_ended(connection: http.client.HTTPConnection) -> bool:
-    """Whether the server closed a connection that waits: then something is there to be read."""
+    """Whether the server closed an idle connection: then the socket is readable."""
     if connection.sock is None:
         return True
-    # Not `select`: it knows the first thousand descriptors only.
-    waiting = select.poll()
-    waiting.register(connection.sock, select.POLLIN)
-    return bool(waiting.poll(0))
+    # Not `select.select`, which fails for descriptors above 1023.
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class _Response(http.client.HTTPResponse):
-    """`http.client` takes a head that was cut off for a whole one; here it is an error."""
+    """Rejects incomplete headers, which `http.client` accepts as complete."""
 
     def begin(self) -> None:
-        whole = self.fp
-        self.fp = _WholeLines(whole)  # type: ignore[assignment]
+        source = self.fp
+        self.fp = _CompleteLines(source)  # type: ignore[assignment]
         try:
             super().begin()
         finally:
             if self.fp is not None:
-                self.fp = whole
+                self.fp = source
 
     def _read_status(self) -> tuple[int, int, str]:
-        """Beyond 100, which `http.client` knows: whatever comes before the answer itself."""
+        """Skip every informational response; `http.client` skips only status 100."""
         while True:
             found: tuple[int, int, str] = super()._read_status()  # type: ignore[misc]
             if not 100 < found[1] < 200:
@@ -85,8 +85,8 @@ class _Response(http.client.HTTPResponse):
                 pass
 
 
-class _WholeLines:
-    """What a head is read from: lines with their ends."""
+class _CompleteLines:
+    """Lines of a response head, each with its line end."""
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source
@@ -95,5 +95,5 @@ class _WholeLines:
     def readline(self, limit: int) -> bytes:
         line = self._source.readline(limit)
         if not line.endswith(b"\n") and len(line) < limit:
-            raise http.client.RemoteDisconnected("the connection ended inside the answer's head")
+            raise http.client.RemoteDisconnected("the connection ended inside the response headers")
         return line

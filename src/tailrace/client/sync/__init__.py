@@ -1,0 +1,1 @@
+"""The blocking client, over the standard library's `http.client`."""
