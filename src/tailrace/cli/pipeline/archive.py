@@ -72,7 +72,7 @@ def archive(
     check_libraries()
     todo = to_archive(server, bucket, prefix, pattern, table, checkpoint)
     if dry_run:
-        show_plan([todo], f"rows to the {format} table {table}")
+        show_plan(todo, f"rows to the {format} table {table}")
         return
     total = None if every else todo.messages
     more: dict[str, Any] = {} if compact_files is None else {"compact_files": compact_files}

@@ -127,7 +127,7 @@ def _show_dry_run(planned: "FoldResult", bucket: str, *, is_json: bool) -> None:
     due = planned.outcomes.get("planned", 0)
     found = Backlog(bucket, due, planned.messages, planned.bytes_before)
     note = f"{counted(planned.not_due, 'stream')} not due" if planned.not_due else ""
-    show_plan([found], f"{counted(due, 'snapshot')} to {bucket}", note=note)
+    show_plan(found, f"{counted(due, 'snapshot')} to {bucket}", note=note)
 
 
 def _show_streams(done: "FoldResult") -> None:

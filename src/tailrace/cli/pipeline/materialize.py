@@ -69,7 +69,7 @@ def materialize(
     todo = to_archive(server, bucket, prefix, pattern, table, checkpoint)
     beside = dead_letters or table.with_name(f"{table.name}-dead-letters")
     if dry_run:
-        show_plan([todo], f"rows to the {format} table {table}, dead letters to {beside}")
+        show_plan(todo, f"rows to the {format} table {table}, dead letters to {beside}")
         return
     total = None if every else todo.messages
     more: dict[str, Any] = {} if compact_files is None else {"compact_files": compact_files}

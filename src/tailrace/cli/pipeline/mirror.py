@@ -89,7 +89,7 @@ def mirror(
             f"{counted(todo.compacted, 'stream')}, which a snapshot covers"
         )
     if dry_run:
-        show_plan([todo], f"the same to {place}, and {checkpoint}", note=note)
+        show_plan(todo, f"the same to {place}, and {checkpoint}", note=note)
         return
     total = None if every else todo.messages
     with (

@@ -7,8 +7,8 @@ numbers open.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -109,19 +109,13 @@ def marks_of(checkpoint: Path) -> dict[str, str]:
         return {}
 
 
-def show_plan(
-    reads: Sequence[Backlog], writes: str, *, is_json: bool = False, note: str = ""
-) -> None:
+def show_plan(read: Backlog, writes: str, *, note: str = "") -> None:
     """Print what would be read and written."""
     output = Output()
-    if is_json:
-        output.json({"reads": [asdict(each) for each in reads], "writes": writes})
-    else:
-        for each in reads:
-            output.line(f"would read {_told(each)}".encode())
-        output.line(f"would write {writes}".encode())
-        if note:
-            output.line(note.encode())
+    output.line(f"would read {_told(read)}".encode())
+    output.line(f"would write {writes}".encode())
+    if note:
+        output.line(note.encode())
     output.flush()
 
 

@@ -80,7 +80,7 @@ def replay(
         if dry_run:
             found = _rows(spark, table, format, where)
             place = f"{target_bucket or 'the same buckets'} at {server.url}"
-            show_plan([found], f"to {place} what replay {replay_id} has not sent yet")
+            show_plan(found, f"to {place} what replay {replay_id} has not sent yet")
             return
         from tailrace.spark.jobs.replay import replay as run
         from tailrace.spark.progress import watching
