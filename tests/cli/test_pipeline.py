@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.cli.pipeline.plan import backlog, marks_of
+from tailrace.cli.pipeline.backlog import backlog, marks_of
 from tailrace.client import Client, Listed
 from tailrace.protocol.offset import Offset
 from tests.cli.conftest import Run

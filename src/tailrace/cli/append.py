@@ -14,8 +14,8 @@ from tailrace.cli.failures import ExitCode, Failure
 from tailrace.cli.files import read_whole
 from tailrace.cli.messages import json_message
 from tailrace.cli.output import Output, counted, json_type, report
-from tailrace.cli.standard import tell
-from tailrace.cli.words import EPOCH, HEADER_TEXT
+from tailrace.cli.parameters import EPOCH, HEADER_TEXT
+from tailrace.cli.stdio import tell
 from tailrace.cli.writing import Writer, create_hint, find_or_create, writing
 
 __all__ = ["append", "producer_options"]

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from tailrace.cli.connection import Server, server_options
-from tailrace.cli.explain import Subject, explain
+from tailrace.cli.error_messages import Subject, explain
 from tailrace.cli.failures import ExitCode, Failure
 from tailrace.cli.files import STANDARD, written
 from tailrace.cli.output import Output, human_bytes, on_terminal, report

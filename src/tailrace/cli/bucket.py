@@ -5,8 +5,8 @@ import click
 from tailrace.cli.connection import Server, server_options
 from tailrace.cli.head import show_fields
 from tailrace.cli.output import fields_of, report
+from tailrace.cli.parameters import BUCKET
 from tailrace.cli.rm import confirm
-from tailrace.cli.words import BUCKET
 from tailrace.client import Conflict
 
 __all__ = ["bucket"]

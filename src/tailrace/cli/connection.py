@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import click
 from click.core import ParameterSource
 
-from tailrace.cli.explain import Subject, explain
+from tailrace.cli.error_messages import Subject, explain
 from tailrace.cli.failures import Failure, show
-from tailrace.cli.words import BUCKET, SECONDS, TEXT, check_url, is_url
+from tailrace.cli.parameters import BUCKET, SECONDS, TEXT, check_url, is_url
 from tailrace.client import Bucket, Client, Refused, Retry, Stream, TailraceError
 
 __all__ = [

@@ -6,7 +6,7 @@ import click
 
 from tailrace.cli.connection import Target, stream_argument
 from tailrace.cli.output import report
-from tailrace.cli.words import HEADER_TEXT
+from tailrace.cli.parameters import HEADER_TEXT
 
 __all__ = ["DEFAULT_TYPE", "JSON_TYPE", "choose_type", "create"]
 

@@ -15,10 +15,10 @@ import click
 
 from tailrace.cli.failures import Failure
 from tailrace.cli.output import Output, on_terminal
+from tailrace.cli.parameters import PAUSE
 from tailrace.cli.serve import check_libraries
 from tailrace.cli.signals import ending_on_signals
-from tailrace.cli.standard import columns, tell
-from tailrace.cli.words import PAUSE
+from tailrace.cli.stdio import columns, tell
 from tailrace.client import Client, Stream, TailraceError
 
 __all__ = ["ANSWER", "demo"]

@@ -14,7 +14,7 @@ How the command fails: one line that says what, perhaps a second with a hint, an
 
 from enum import IntEnum
 
-from tailrace.cli.standard import tell
+from tailrace.cli.stdio import tell
 
 __all__ = ["ExitCode", "Failure", "one_line", "show"]
 

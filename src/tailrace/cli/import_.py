@@ -22,8 +22,8 @@ from tailrace.cli.failures import ExitCode, Failure, show
 from tailrace.cli.files import STANDARD, opened
 from tailrace.cli.messages import json_message
 from tailrace.cli.output import counted, json_type, report
+from tailrace.cli.parameters import TEXT
 from tailrace.cli.progress import Progress, progress_option, shown
-from tailrace.cli.words import TEXT
 from tailrace.cli.writing import Writer, create_hint, find_or_create, writing
 
 __all__ = ["import_"]

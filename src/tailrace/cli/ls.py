@@ -8,7 +8,7 @@ import click
 
 from tailrace.cli.connection import Server, server_options
 from tailrace.cli.output import Output, age, fields_of, human_bytes, report, short_type, table
-from tailrace.cli.words import BUCKET, TEXT
+from tailrace.cli.parameters import BUCKET, TEXT
 from tailrace.client import Listed
 
 __all__ = ["ls"]

@@ -12,7 +12,7 @@ from click.exceptions import NoArgsIsHelpError
 from tailrace import __version__
 from tailrace.cli.failures import ExitCode, Failure, show
 from tailrace.cli.output import flush_output, output_errors
-from tailrace.cli.standard import OutputEnded, forget, mend, tell
+from tailrace.cli.stdio import OutputEnded, forget, mend, tell
 
 __all__ = ["main"]
 

@@ -2,7 +2,7 @@
 
 import click
 
-from tailrace.cli.words import TEXT
+from tailrace.cli.parameters import TEXT
 from tailrace.client import Head
 from tailrace.client.decoding import split_place
 

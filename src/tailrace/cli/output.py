@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from tailrace.cli.failures import ExitCode, Failure, one_line
-from tailrace.cli.standard import OutputEnded, forget
+from tailrace.cli.stdio import OutputEnded, forget
 from tailrace.protocol.content_type import essence, is_json, is_text
 from tailrace.protocol.errors import ContentTypeInvalid
 

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from tailrace.cli.output import counted, human_bytes
-from tailrace.cli.standard import columns, tell
+from tailrace.cli.stdio import columns, tell
 
 __all__ = ["Progress", "progress_option", "shown"]
 

@@ -7,8 +7,8 @@ import click
 from tailrace.cli.connection import Server, Target, bucket_option, make_target, server_options
 from tailrace.cli.failures import ExitCode, Failure, one_line, show
 from tailrace.cli.output import report
-from tailrace.cli.standard import tell
-from tailrace.cli.words import TEXT
+from tailrace.cli.parameters import TEXT
+from tailrace.cli.stdio import tell
 
 __all__ = ["confirm", "rm"]
 

@@ -8,7 +8,7 @@ from tailrace.cli.connection import Target, stream_argument
 from tailrace.cli.files import read_whole, write_whole
 from tailrace.cli.messages import content, json_object
 from tailrace.cli.output import Output, report
-from tailrace.cli.words import HEADER_TEXT, TEXT, is_url
+from tailrace.cli.parameters import HEADER_TEXT, TEXT, is_url
 from tailrace.client import Refused, Snapshot
 from tailrace.client.streams import DEFAULT_CONTENT_TYPE
 

@@ -10,7 +10,7 @@ import click
 from tailrace.cli.connection import Patience, Target
 from tailrace.cli.failures import show
 from tailrace.cli.output import counted
-from tailrace.cli.standard import tell
+from tailrace.cli.stdio import tell
 from tailrace.client import Appended, Head, NotFound, Producer, Stream, TailraceError
 
 __all__ = ["Writer", "create_hint", "find_or_create", "writing"]

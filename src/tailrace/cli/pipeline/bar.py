@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from tailrace.cli.output import counted
-from tailrace.cli.standard import columns, tell
+from tailrace.cli.stdio import columns, tell
 
 __all__ = ["Bar", "Messages", "shown_messages"]
 

@@ -8,13 +8,13 @@ import click
 from tailrace.cli.connection import Server, server_options
 from tailrace.cli.failures import Failure, show
 from tailrace.cli.output import Output, counted, fields_of, human_bytes, report
+from tailrace.cli.parameters import BUCKET, SECONDS, TEXT
+from tailrace.cli.pipeline.backlog import Backlog, show_plan
 from tailrace.cli.pipeline.bar import shown_messages
-from tailrace.cli.pipeline.causes import failure_of
-from tailrace.cli.pipeline.engine import Engine, check_libraries, engine_options
 from tailrace.cli.pipeline.options import dry_run_option, selection_options
-from tailrace.cli.pipeline.plan import Backlog, show_plan
+from tailrace.cli.pipeline.spark_errors import failure_of
+from tailrace.cli.pipeline.spark_runner import Engine, check_libraries, engine_options
 from tailrace.cli.progress import progress_option
-from tailrace.cli.words import BUCKET, SECONDS, TEXT
 
 if TYPE_CHECKING:
     from tailrace.spark.jobs.fold import FoldResult

@@ -8,18 +8,18 @@ import click
 from tailrace.cli.connection import Server, server_options
 from tailrace.cli.failures import show
 from tailrace.cli.output import counted, human_bytes, report
+from tailrace.cli.parameters import BUCKET
 from tailrace.cli.pipeline.archive import checkpoint_option, compact_option, to_archive
+from tailrace.cli.pipeline.backlog import show_plan
 from tailrace.cli.pipeline.bar import shown_messages
-from tailrace.cli.pipeline.engine import Engine, check_libraries, engine_options
 from tailrace.cli.pipeline.options import (
     dry_run_option,
     following_options,
     format_option,
     selection_options,
 )
-from tailrace.cli.pipeline.plan import show_plan
+from tailrace.cli.pipeline.spark_runner import Engine, check_libraries, engine_options
 from tailrace.cli.progress import progress_option
-from tailrace.cli.words import BUCKET
 
 __all__ = ["materialize"]
 

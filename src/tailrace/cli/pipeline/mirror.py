@@ -6,16 +6,16 @@ import click
 
 from tailrace.cli.connection import Server, check_headers, check_server_url, server_options
 from tailrace.cli.output import counted, report
+from tailrace.cli.parameters import BUCKET, TEXT
+from tailrace.cli.pipeline.backlog import marks_of, show_plan, survey
 from tailrace.cli.pipeline.bar import shown_messages
-from tailrace.cli.pipeline.engine import Engine, engine_options
 from tailrace.cli.pipeline.options import (
     dry_run_option,
     following_options,
     selection_options,
 )
-from tailrace.cli.pipeline.plan import marks_of, show_plan, survey
+from tailrace.cli.pipeline.spark_runner import Engine, engine_options
 from tailrace.cli.progress import progress_option
-from tailrace.cli.words import BUCKET, TEXT
 
 __all__ = ["mirror"]
 

@@ -3,7 +3,7 @@
 import click
 
 from tailrace.cli.connection import Command
-from tailrace.cli.words import SECONDS, TEXT
+from tailrace.cli.parameters import SECONDS, TEXT
 
 __all__ = [
     "dry_run_option",

@@ -7,12 +7,12 @@ import click
 
 from tailrace.cli.connection import Server, server_options
 from tailrace.cli.output import counted, report
+from tailrace.cli.parameters import BUCKET, HEADER_TEXT, TEXT
+from tailrace.cli.pipeline.backlog import Backlog, show_plan
 from tailrace.cli.pipeline.bar import shown_messages
-from tailrace.cli.pipeline.engine import Engine, engine_options
 from tailrace.cli.pipeline.options import dry_run_option, format_option
-from tailrace.cli.pipeline.plan import Backlog, show_plan
+from tailrace.cli.pipeline.spark_runner import Engine, engine_options
 from tailrace.cli.progress import progress_option
-from tailrace.cli.words import BUCKET, HEADER_TEXT, TEXT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

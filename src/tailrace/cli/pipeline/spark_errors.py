@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Final
 
-from tailrace.cli.explain import Subject, explain
+from tailrace.cli.error_messages import Subject, explain
 from tailrace.cli.failures import ExitCode, Failure
 from tailrace.client import (
     AnswerInvalid,

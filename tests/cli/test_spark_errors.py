@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tailrace.cli.failures import ExitCode
-from tailrace.cli.pipeline import causes
+from tailrace.cli.pipeline import spark_errors as causes
 from tailrace.cli.pipeline.bar import Bar, Messages
-from tailrace.cli.pipeline.causes import cause_in, failure_of
+from tailrace.cli.pipeline.spark_errors import cause_in, failure_of
 from tailrace.client import NotFound, Unreachable
 from tailrace.spark import folds, loss, options
 from tailrace.spark.jobs import mirror, replay_plan

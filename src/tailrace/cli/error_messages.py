@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tailrace.cli.failures import ExitCode, Failure
-from tailrace.cli.words import spell
+from tailrace.cli.parameters import spell
 from tailrace.client import (
     AnswerInvalid,
     Conflict,

@@ -26,7 +26,7 @@ import click
 
 from tailrace.cli.connection import Command
 from tailrace.cli.failures import Failure
-from tailrace.cli.pipeline.causes import failure_of
+from tailrace.cli.pipeline.spark_errors import failure_of
 from tailrace.cli.signals import ending_on_signals
 
 if TYPE_CHECKING:
