@@ -18,7 +18,7 @@ import click
 import pytest
 
 from tailrace.cli import main
-from tailrace.cli.failures import ExitCode
+from tailrace.exceptions import ExitCode
 from tests.docs.test_docs import RUNNERS, doc, examples
 from tests.support.server import ServerProcess
 

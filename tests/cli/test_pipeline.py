@@ -71,7 +71,9 @@ def test_a_dry_run_of_some_streams(run: Run, filled: str) -> None:
 
 def test_what_a_mirror_leaves_out_is_told(run: Run, filled: str) -> None:
     done = run("pipeline", "mirror", filled, NOWHERE, "--checkpoint", "x", "--dry-run")
-    assert done.lines[2].startswith("not mirrored: what lies before the first message of 1 stream")
+    assert done.lines[2].startswith(
+        "not mirrored: messages of 1 stream that are covered by a snapshot"
+    )
 
 
 def checkpoint_at(directory: Path, marks: dict[str, str], *, committed: bool = True) -> Path:

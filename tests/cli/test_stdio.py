@@ -178,7 +178,7 @@ def test_who_takes_a_producer_over_ends_its_former_holder(
     first.stdin.write(b"third\n")
     first.stdin.close()
     assert first.wait(LIMIT_S) == 4
-    assert b"another run took this id over" in first.stderr.read()
+    assert b"another process uses this producer id" in first.stderr.read()
     assert has(b"first\nsecond")
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
-
-import pytest
 
 from tailrace.client import Client
 from tests.cli.conftest import Run
@@ -26,48 +23,6 @@ def test_what_was_done_is_told(server: ServerProcess, name: str) -> None:
     with Terminal(server.url, "append", name, "--create", "a", "b") as terminal:
         assert terminal.finish() == 0
     assert terminal.seen.startswith(f"{name}: 2 messages appended, its tail is ")
-
-
-def test_an_import_has_a_bar(server: ServerProcess, name: str, tmp_path: Path) -> None:
-    file = tmp_path / "lines"
-    file.write_text('{"a": 1}\n' * 10_000)
-    with Terminal(server.url, "import", str(file), name, "--create") as terminal:
-        assert terminal.finish() == 0
-    *_, last, told, _ = terminal.seen.split("\n")
-    assert "####################" in last and "100%" in last
-    assert "87.9 KiB of 87.9 KiB, 10,000 messages, " in last
-    assert told.endswith(f"{name}: 10,000 messages imported")
-
-
-@pytest.mark.parametrize("columns", [10, 40, 80])
-def test_a_bar_is_not_wider_than_its_terminal(
-    server: ServerProcess, name: str, tmp_path: Path, columns: int
-) -> None:
-    file = tmp_path / "lines"
-    file.write_text('{"a": 1}\n' * 10_000)
-    args = ("import", str(file), name, "--create")
-    with Terminal(server.url, *args, columns=columns) as terminal:
-        assert terminal.finish() == 0
-    bars = terminal.seen.rpartition("\n" + name)[0].replace("\x1b[K", "").split("\r")
-    assert len(bars) > 1 and max(map(len, bars)) < columns
-    assert "\n" not in "".join(bars).strip()
-
-
-def test_a_dumb_terminal_gets_lines(server: ServerProcess, name: str, tmp_path: Path) -> None:
-    file = tmp_path / "lines"
-    file.write_text("1\n")
-    with Terminal(server.url, "import", str(file), name, "--create", term="dumb") as terminal:
-        assert terminal.finish() == 0
-    assert "\x1b" not in terminal.seen and "\r" not in terminal.seen
-    assert terminal.seen.startswith("import: 2 B of 2 B, 1 message, ")
-
-
-def test_an_export_counts(server: ServerProcess, run: Run, name: str, tmp_path: Path) -> None:
-    run("import", "-", name, "--create", stdin="1\n" * 2000)
-    with Terminal(server.url, "export", name, str(tmp_path / "out")) as terminal:
-        assert terminal.finish() == 0
-    assert ", 2,000 messages, " in terminal.seen
-    assert terminal.seen.endswith(f"{name}: 2,000 messages in {tmp_path / 'out'}\n")
 
 
 def test_tail_follows_until_control_c(server: ServerProcess, client: Client, name: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from tailrace.cli import main
-from tailrace.cli.failures import ExitCode
+from tailrace.exceptions import ExitCode
 from tailrace.server.access import Access, Operation
 from tailrace.server.access.edit import add_token
 from tailrace.server.message import Request

@@ -38,7 +38,7 @@ def test_to_create_it_again_is_no_error_unless_it_differs(run: Run, name: str) -
     assert run("create", name, "--text").code == 0
     done = run("create", name, "--json")
     assert done.code == 4
-    assert done.err.endswith(f"hint: what is there: tailrace head {name}\n")
+    assert done.err.endswith(f"hint: see the existing stream: tailrace head {name}\n")
 
 
 def test_a_stream_can_be_created_closed_and_with_an_end(run: Run, name: str) -> None:
@@ -105,7 +105,7 @@ def test_a_bad_line_is_named_and_what_came_before_is_stored(run: Run, name: str)
     assert done.code == 1
     first, hint = done.err.splitlines()
     assert first.startswith("tailrace: line 4 is not JSON: ")
-    assert first.endswith("; 2 messages before it stored")
+    assert first.endswith("; stored before it: 2 messages")
     assert hint.startswith("hint: ")
     assert run("read", name).lines == ["1", '{"b": 2}']
 
@@ -150,7 +150,7 @@ def test_append_and_close(run: Run, name: str) -> None:
     assert run("append", name, "last", "--close").code == 0
     done = run("append", name, "more")
     assert (done.code, run("read", name).out) == (4, b"last")
-    assert "hint: a closed stream takes no more" in done.err
+    assert "hint: a closed stream accepts no messages" in done.err
 
 
 def test_to_append_nothing_and_close(run: Run, name: str) -> None:
@@ -218,7 +218,7 @@ def test_half_a_surrogate_pair_is_not_json(run: Run, name: str) -> None:
 
 def test_one_is_not_several(run: Run, name: str) -> None:
     run("create", name, "--json")
-    assert "; 1 message before it stored" in run("append", name, stdin="1\noops\n").err
+    assert "; stored before it: 1 message\n" in run("append", name, stdin="1\noops\n").err
 
 
 def test_rm_goes_on_after_one_that_is_not_there(run: Run, bucket: str) -> None:

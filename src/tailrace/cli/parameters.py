@@ -1,134 +1,156 @@
-"""Words of the command line: which can be meant, and how they are typed."""
+"""Types of options and arguments. Values that no server accepts are rejected here."""
 
-import math
 import re
 import shlex
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import click
+from click.types import FuncParamType
 
 __all__ = [
     "BUCKET",
+    "BUCKET_OR_EMPTY",
     "EPOCH",
+    "HEADER",
     "HEADER_TEXT",
     "PAUSE",
     "SECONDS",
+    "SERVER_URL",
+    "SETTING",
     "TEXT",
     "check_url",
+    "command_line",
     "is_url",
-    "spell",
 ]
-
-if TYPE_CHECKING:
-    _ParamType = click.ParamType[Any]
-else:
-    # Not generic in every release of click.
-    _ParamType = click.ParamType
 
 _SECONDS_MAX: Final = 86_400.0
 # X§1.1
 _BUCKET_ID: Final = re.compile(r"[a-z0-9_-]{4,64}", re.ASCII)
-_URL: Final = "http://127.0.0.1:4437"
+_CLIENT_HEADERS: Final = frozenset(("connection", "content-length", "host", "transfer-encoding"))
 
 
-class _Text(_ParamType):
-    """Text. Bytes that are not UTF-8 come as surrogates, which cannot be sent."""
-
-    name = "text"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        text = str(value)
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            self.fail(f"{text!r} is not UTF-8.", param, ctx)
-        return text
+def text(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        # Python represents arguments that are not UTF-8 by surrogates, which cannot be sent.
+        raise click.BadParameter(f"{value!r} is not UTF-8.") from None
+    return value
 
 
-class _HeaderText(_Text):
-    """Text that goes into a header."""
+def _is_header_text(value: str) -> bool:
+    # Imported when it is needed: `token` and `demo` use this module, and not the client.
+    from tailrace.client.requests import is_header_text
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        text = str(value)
-        if not text.strip() or not text.isascii() or not text.isprintable():
-            self.fail(f"{text!r} is not printable ASCII text.", param, ctx)
-        return text
+    return is_header_text(value)
 
 
-class _BucketId(_Text):
-    """The name of a bucket."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        text = str(value)
-        # Empty is "none" where it is an option.
-        if (text or isinstance(param, click.Argument)) and not _BUCKET_ID.fullmatch(text):
-            self.fail(f"{text!r} is not 4 to 64 of a-z, 0-9, _ and -.", param, ctx)
-        return text
+def header_text(value: str) -> str:
+    if not _is_header_text(value):
+        raise click.BadParameter(f"{value!r} is not printable ASCII text.")
+    return value
 
 
-class _Seconds(_ParamType):
-    """A time that can be waited."""
-
-    name = "seconds"
-
-    def __init__(self, *, zero: bool = False) -> None:
-        self._zero = zero
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            seconds = float(value)
-        except ValueError:
-            seconds = math.nan
-        if not 0 <= seconds <= _SECONDS_MAX or (not seconds and not self._zero):
-            self.fail(f"{value!r} is not a number of seconds up to a day.", param, ctx)
-        return seconds
+def header(value: str) -> tuple[str, str]:
+    name, colon, content = (part.strip() for part in value.partition(":"))
+    if not colon or not _is_header_text(name) or (content and not _is_header_text(content)):
+        raise click.BadParameter(f"{value!r} is not of the form 'Name: value'")
+    if name.lower() in _CLIENT_HEADERS:
+        raise click.BadParameter(f"{name} is set by the client")
+    return name, content
 
 
-TEXT: Final = _Text()
-HEADER_TEXT: Final = _HeaderText()
-BUCKET: Final = _BucketId()
-SECONDS: Final = _Seconds()
-PAUSE: Final = _Seconds(zero=True)
-# §5.2.1: what a JavaScript number holds exactly.
+def setting(value: str) -> tuple[str, str]:
+    name, equals, content = value.partition("=")
+    if not equals or not name.strip():
+        raise click.BadParameter(f"{value!r} is not of the form name=value")
+    return name.strip(), content
+
+
+def bucket(value: str) -> str:
+    if not _BUCKET_ID.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is not 4 to 64 of a-z, 0-9, _ and -.")
+    return value
+
+
+def bucket_or_empty(value: str) -> str:
+    return bucket(value) if value else value
+
+
+def pause(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    # False for NaN as well.
+    if not 0 <= seconds <= _SECONDS_MAX:
+        raise click.BadParameter(f"{value!r} is not a number of seconds up to a day.")
+    return seconds
+
+
+def seconds(value: str) -> float:
+    if not (found := pause(value)):
+        raise click.BadParameter("0 seconds are too few.")
+    return found
+
+
+def url(value: str) -> str:
+    try:
+        return check_url(text(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+# Click shows the name of the function as the placeholder of an option.
+TEXT: Final = FuncParamType(text)
+HEADER_TEXT: Final = FuncParamType(header_text)
+HEADER: Final = FuncParamType(header)
+SETTING: Final = FuncParamType(setting)
+BUCKET: Final = FuncParamType(bucket)
+BUCKET_OR_EMPTY: Final = FuncParamType(bucket_or_empty)
+SECONDS: Final = FuncParamType(seconds)
+PAUSE: Final = FuncParamType(pause)
+SERVER_URL: Final = FuncParamType(url)
+# §5.2.1: the integers that a JavaScript number holds exactly.
 EPOCH: Final = click.IntRange(0, 2**53 - 1)
 
 
 def is_url(path: str) -> bool:
-    """Whether it is a whole URL, and not a path."""
+    """Whether a PATH is a complete URL."""
     return path.lower().startswith(("http://", "https://"))
 
 
-def check_url(value: str, *, query: bool = False) -> str:
+def check_url(value: str) -> str:
     """
-    What is wrong with a URL; nothing, if it is good.
+    Return a URL to which requests can be sent.
 
-    What might hold a password is not repeated.
+    Raises:
+        ValueError: The URL is invalid. The message does not repeat a password.
     """
+    from tailrace.client.requests import server_url
+
+    if "@" in value.partition("://")[2].partition("/")[0]:
+        raise ValueError("a URL must not contain a user or a password: send a header")
+    server_url(value)
+    parts = urlsplit(value)
     try:
-        parts = urlsplit(value)
-        host = parts.hostname or ""
-        # As a name is looked up; it refuses empty and overlong labels.
-        host.encode("idna")
-        good = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
-    except ValueError:
-        return "no URL" if "@" in value else f"{value!r} is no URL such as {_URL}"
-    if "@" in parts.netloc:
-        return "a URL with a user or a password is not taken: send a header, -H 'Authorization: …'"
-    if parts.fragment or (parts.query and not query):
-        return f"{value!r} has a query or a fragment, which a server's URL has not"
-    whole = value.isprintable() and not any(map(str.isspace, value))
-    if not good or not whole or not (parts.path + parts.query).isascii():
-        return f"{value!r} is no URL such as {_URL}"
-    return ""
+        # The encoding for DNS, which rejects empty and too long labels.
+        (parts.hostname or "").encode("idna")
+        valid = value.isprintable() and " " not in value and parts.path.isascii()
+    except UnicodeError:
+        valid = False
+    if not valid:
+        raise ValueError(f"{value!r} is not a valid URL, such as http://127.0.0.1:4437")
+    return value
 
 
-def spell(command: str, arguments: Iterable[str], options: Iterable[str]) -> str:
-    """A command of ours as it can be typed."""
-    named = list(arguments)
-    if any(word.startswith("-") for word in named):
-        words = [*options, "--", *named]
+def command_line(command: str, arguments: Iterable[str], options: Iterable[str]) -> str:
+    """A `tailrace` command as a shell accepts it, for hints."""
+    values = list(arguments)
+    if any(value.startswith("-") for value in values):
+        words = [*options, "--", *values]
     else:
-        words = [*named, *options]
+        words = [*values, *options]
     return f"tailrace {command} {shlex.join(words)}"

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from tailrace.cli.failures import ExitCode, Failure
+from tailrace.cli.failures import Failure
+from tailrace.exceptions import ExitCode
 from tailrace.server.settings import (
     ENV_PREFIX,
     Settings,

@@ -1,10 +1,10 @@
 """
 The standard streams, which may be closed, full or broken.
 
-Rule 1: only what concerns standard output ends a command. What cannot be told on standard error is
-not told, and the work goes on.
+Rule 1: only an error of standard output ends a command. If standard error cannot be written, the
+message is lost and the work continues.
 
-Rule 2: a broken pipe is "the reader has enough" only where we wrote to standard output.
+Rule 2: a broken pipe ends a command without an error only if the pipe is standard output.
 """
 
 import os
@@ -13,59 +13,63 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO, cast
 
-__all__ = ["OutputEnded", "columns", "forget", "mend", "tell"]
+__all__ = ["OutputEnded", "discard", "print_stderr", "reopen_closed", "terminal_width"]
 
-_COLUMNS = 80
+_WIDTH_DEFAULT = 80
 
 
 class OutputEnded(Exception):
-    """Who reads our output has all that was wanted: `tailrace read x | head -n 1`."""
+    """The reader of standard output has left: `tailrace read x | head -n 1`."""
 
 
-def mend() -> None:
-    """Put /dev/null where a stream is closed: the next file to be opened would get its number."""
+def reopen_closed() -> None:
+    """
+    Open /dev/null in place of each standard stream that is closed.
+
+    Otherwise the next file that is opened gets its number, and is written to by mistake.
+    """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest number that is free, which is this one.
+            # Opens the lowest free number, which is this one.
             os.open(os.devnull, os.O_RDWR)
-    sys.stdin = sys.stdin or _nothing("r")
-    sys.stdout = sys.stdout or _nothing("w")
-    sys.stderr = sys.stderr or _nothing("w")
+    sys.stdin = sys.stdin or _devnull("r")
+    sys.stdout = sys.stdout or _devnull("w")
+    sys.stderr = sys.stderr or _devnull("w")
 
 
-def _nothing(mode: str) -> TextIO:
+def _devnull(mode: str) -> TextIO:
     return cast("TextIO", Path(os.devnull).open(mode))
 
 
-def forget(file: TextIO) -> None:
-    """What is left in its buffer has nowhere to go, also when the interpreter ends."""
+def discard(file: TextIO) -> None:
+    """Redirect a stream to /dev/null, so that its buffer can still be flushed at exit."""
     with suppress(OSError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+        null = os.open(os.devnull, os.O_WRONLY)
         try:
-            os.dup2(nowhere, file.fileno())
+            os.dup2(null, file.fileno())
         finally:
-            os.close(nowhere)
+            os.close(null)
 
 
-def tell(text: str, end: str = "\n") -> None:
-    """Write to standard error, if that can be."""
+def print_stderr(text: str, end: str = "\n") -> None:
+    """Write to standard error; an error of doing so is ignored (rule 1)."""
     try:
         sys.stderr.write(text + end)
         sys.stderr.flush()
     except UnicodeEncodeError:
-        tell(text.encode("ascii", "backslashreplace").decode(), end)
+        print_stderr(text.encode("ascii", "backslashreplace").decode(), end)
     except OSError:
-        forget(sys.stderr)
+        discard(sys.stderr)
 
 
-def columns(file: TextIO) -> int:
-    """How wide a terminal is."""
-    asked = os.environ.get("COLUMNS", "")
-    if asked.isascii() and asked.isdecimal() and int(asked):
-        return int(asked)
+def terminal_width(file: TextIO) -> int:
+    """The columns of a terminal."""
+    wanted = os.environ.get("COLUMNS", "")
+    if wanted.isascii() and wanted.isdecimal() and int(wanted):
+        return int(wanted)
     try:
-        return os.get_terminal_size(file.fileno()).columns or _COLUMNS
+        return os.get_terminal_size(file.fileno()).columns or _WIDTH_DEFAULT
     except OSError:
-        return _COLUMNS
+        return _WIDTH_DEFAULT

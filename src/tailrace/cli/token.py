@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tailrace.cli.failures import ExitCode, Failure
+from tailrace.cli.failures import Failure
 from tailrace.cli.output import Output, report, table
 from tailrace.cli.parameters import TEXT
-from tailrace.cli.stdio import tell
+from tailrace.cli.stdio import print_stderr as tell
+from tailrace.exceptions import ExitCode
 
 if TYPE_CHECKING:
     from tailrace.server.access.edit import ListedToken

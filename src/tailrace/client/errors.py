@@ -23,6 +23,10 @@ Each pickles, to cross from one process to another: exceptions are rebuilt from 
 
 import json
 from collections.abc import Mapping
+from typing import Any
+
+from tailrace import exceptions
+from tailrace.exceptions import ExitCode
 
 __all__ = [
     "AnswerInvalid",
@@ -45,8 +49,18 @@ __all__ = [
 ]
 
 
-class TailraceError(Exception):
+class TailraceError(exceptions.TailraceError):
     """Anything that this client raises."""
+
+    # Subclasses have an `__init__` of their own and are no dataclasses.
+    def __init_subclass__(cls, **options: Any) -> None:
+        pass
+
+    def __init__(self, *args: object) -> None:
+        Exception.__init__(self, *args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args
 
 
 class Unreachable(TailraceError):
@@ -55,6 +69,8 @@ class Unreachable(TailraceError):
 
     `sent` is false where the request cannot have reached the server: it was not stored for sure.
     """
+
+    exit_code = ExitCode.UNREACHABLE
 
     def __init__(self, url: str, reason: str, sent: bool = True) -> None:
         super().__init__(url, reason, sent)
@@ -110,9 +126,13 @@ class Refused(TailraceError):
 class Unauthorized(Refused):
     """401 or 403: the token is missing, wrong, or does not suffice. Get another one."""
 
+    exit_code = ExitCode.UNAUTHORIZED
+
 
 class ProducerFenced(Refused):
     """403: a newer `epoch` holds this producer id. Stop, or claim it with the next epoch."""
+
+    exit_code = ExitCode.CONFLICT
 
     @property
     def epoch(self) -> int | None:
@@ -122,9 +142,13 @@ class ProducerFenced(Refused):
 class NotFound(Refused):
     """404: no such stream, bucket or snapshot. Create it, or see whether it was deleted."""
 
+    exit_code = ExitCode.NOT_FOUND
+
 
 class Conflict(Refused):
     """409: what is there does not allow it; `detail` says what."""
+
+    exit_code = ExitCode.CONFLICT
 
 
 class StreamClosed(Conflict):
@@ -162,6 +186,8 @@ class ProducerReused(ProducerGap):
 
 class OffsetGone(Refused):
     """410: the offset is no longer retained. Bootstrap, or read on from `earliest_offset`."""
+
+    exit_code = ExitCode.GONE
 
     @property
     def earliest_offset(self) -> str | None:

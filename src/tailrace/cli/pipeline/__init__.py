@@ -1,4 +1,4 @@
-"""`tailrace pipeline`: streams to tables and back, with Spark. Jobs are imported when they run."""
+"""`tailrace pipeline`: Spark jobs from streams to tables and back, imported when they run."""
 
 from importlib import import_module
 from typing import Final
@@ -11,7 +11,7 @@ _JOBS: Final = ("archive", "materialize", "fold", "replay", "mirror")
 
 
 class _Jobs(click.Group):
-    """Subcommands by name: even their options need not be loaded to list the others."""
+    """Subcommands by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_JOBS)
@@ -27,7 +27,7 @@ class _Jobs(click.Group):
 @click.group(cls=_Jobs)
 def pipeline() -> None:
     """
-    Bring streams into tables, tables into streams, and streams to other servers.
+    Copy streams to tables, tables to streams, and streams to other servers.
 
     The jobs run on Spark: pip install 'tailrace[spark]'.
     """

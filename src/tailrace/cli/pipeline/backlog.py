@@ -1,94 +1,100 @@
 """
-What a job would read and write, from listings and its checkpoint alone: nothing is touched.
+How much a job has to read, from listings and its checkpoint.
 
-Offsets count messages and bytes, so that listings say how much there is; the marks of a checkpoint
-say how much of it was done before. A listing without offsets, of another server, leaves the
-numbers open.
+Offsets count messages and bytes, so that a listing tells how much a stream has, and the checkpoint
+how much of it is done. Other servers' listings have no offsets: the numbers are then unknown.
 """
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from tailrace.cli.connection import Server
 from tailrace.cli.output import Output, counted, human_bytes
+from tailrace.cli.pipeline.options import Job
 from tailrace.client import Listed
 from tailrace.protocol.errors import OffsetInvalid
 from tailrace.protocol.offset import START, Offset, parse_offset
 from tailrace.spark.marks import load_marks, parse_mark
 
-__all__ = [
-    "Backlog",
-    "backlog",
-    "marks_of",
-    "show_plan",
-    "survey",
-]
+__all__ = ["Backlog", "backlog", "job_backlog", "marks_of", "print_plan", "table_backlog"]
 
 _OFFSETS_LINE: Final = 2
-"""Of a file of Spark's offset log: the version, metadata, then the source's own."""
+"""In a file of Spark's offset log, after the version and the metadata."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Backlog:
-    """What there is to read of a bucket."""
+    """What a job has to read of a bucket, or of a table."""
 
-    bucket: str
+    name: str
     streams: int = 0
     messages: int | None = 0
-    """None where a server does not say."""
+    """None if it is unknown."""
     bytes: int | None = 0
     compacted: int = 0
-    """Streams that begin after a snapshot: what it covers cannot be read."""
+    """Streams that begin after a snapshot: the messages that it covers cannot be read."""
+
+    def __str__(self) -> str:
+        streams = f"{self.name}: {counted(self.streams, 'stream')}"
+        if self.messages is None or self.bytes is None:
+            return f"{streams}, unknown number of messages"
+        return f"{streams}, {counted(self.messages)}, {human_bytes(self.bytes)}"
 
 
-def survey(
-    server: Server,
-    bucket: str,
-    prefix: str = "",
-    pattern: str | None = None,
-    marks: Mapping[str, str] | None = None,
-) -> Backlog:
+def job_backlog(job: Job, bucket: str, checkpoint: Path) -> Backlog:
     """
-    Look what there is to read.
+    What a job has not read yet of a bucket.
 
     Raises:
-        Failure: There is no such bucket, or no server.
+        Failure: The bucket does not exist, or the server cannot be reached.
     """
-    with server.bucket(bucket) as found:
-        listed = [
-            each
-            for each in found.streams(prefix=prefix)
-            if pattern is None or fnmatchcase(each.stream_id, pattern)
-        ]
-    return backlog(bucket, listed, marks or {})
+    pattern = job.arguments.get("pattern", "*")
+    with job.server.bucket(bucket) as found:
+        listed = found.streams(prefix=job.arguments["prefix"])
+        chosen = [each for each in listed if fnmatchcase(each.stream_id, pattern)]
+    return backlog(bucket, chosen, marks_of(checkpoint))
+
+
+def table_backlog(job: Job, bucket: str, table: Path) -> Backlog:
+    """As `job_backlog`, for a job that writes a table, whose directory has the checkpoint."""
+    from tailrace.spark.jobs.following import Selection, default_checkpoint
+
+    if checkpoint := job.arguments.get("checkpoint"):
+        return job_backlog(job, bucket, Path(checkpoint))
+    selection = Selection(
+        url=job.server.url,
+        bucket=bucket,
+        prefix=job.arguments["prefix"],
+        pattern=job.arguments.get("pattern"),
+    )
+    return job_backlog(job, bucket, default_checkpoint(table, selection))
 
 
 def backlog(bucket: str, listed: Iterable[Listed], marks: Mapping[str, str]) -> Backlog:
-    """What is not done yet of streams, by the marks of those that were begun."""
+    """What is not read yet of streams; `marks` has the position in those that were begun."""
     found = Backlog(bucket)
-    messages: int | None = 0
-    size: int | None = 0
     for each in listed:
-        start, tail = _place(each.earliest_offset or START.token()), _place(each.next_offset)
-        begun = marks.get(each.stream_id)
-        if begun is not None:
-            start = _place(parse_mark(begun).offset)
+        start, tail = _offset(each.earliest_offset or START.token()), _offset(each.next_offset)
+        mark = marks.get(each.stream_id)
+        if mark is not None:
+            start = _offset(parse_mark(mark).offset)
         elif start is not None and start > START:
-            found = replace(found, compacted=found.compacted + 1)
-        if start is None or tail is None or messages is None or size is None:
-            found, messages, size = replace(found, streams=found.streams + 1), None, None
+            found.compacted += 1
+        if start is None or tail is None:
+            found.streams += 1
+            found.messages = found.bytes = None
         elif tail > start:
-            found = replace(found, streams=found.streams + 1)
-            messages += tail.message - start.message
-            size += tail.byte - start.byte
-    return replace(found, messages=messages, bytes=size)
+            found.streams += 1
+            if found.messages is not None and found.bytes is not None:
+                found.messages += tail.message - start.message
+                found.bytes += tail.byte - start.byte
+    return found
 
 
-def _place(token: str | None) -> Offset | None:
+def _offset(token: str | None) -> Offset | None:
     if token == "-1":
         return START
     try:
@@ -98,7 +104,7 @@ def _place(token: str | None) -> Offset | None:
 
 
 def marks_of(checkpoint: Path) -> dict[str, str]:
-    """How far a query is, by its checkpoint on this machine; nothing if it never ran."""
+    """The position in each stream that a checkpoint on this machine has; empty if there is none."""
     try:
         done = [
             int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()
@@ -109,18 +115,10 @@ def marks_of(checkpoint: Path) -> dict[str, str]:
         return {}
 
 
-def show_plan(read: Backlog, writes: str, *, note: str = "") -> None:
-    """Print what would be read and written."""
+def print_plan(reads: Backlog, writes: str, *, note: str = "") -> None:
+    """Print what `--dry-run` promises."""
     output = Output()
-    output.line(f"would read {_told(read)}".encode())
-    output.line(f"would write {writes}".encode())
-    if note:
-        output.line(note.encode())
+    for line in (f"would read {reads}", f"would write {writes}", note):
+        if line:
+            output.line(line)
     output.flush()
-
-
-def _told(each: Backlog) -> str:
-    if each.messages is None or each.bytes is None:
-        return f"{each.bucket}: {counted(each.streams, 'stream')}, how many messages is not known"
-    how_much = f"{counted(each.messages)}, {human_bytes(each.bytes)}"
-    return f"{each.bucket}: {counted(each.streams, 'stream')}, {how_much}"

@@ -1,107 +1,53 @@
 """
-What failed, behind all that Spark wraps around it.
+The cause of an error that Spark raises.
 
-An error of a task arrives as text: Java's stack, and somewhere in it Python's. Its last line names
-the class and what it said. Classes of ours have the exit codes that they have everywhere.
+An error in a task arrives as text: a Java stack trace that contains a Python traceback. The last
+line of the traceback has the class and its message, and the class has the exit code.
 """
 
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from tailrace.cli.error_messages import Subject, explain
-from tailrace.cli.failures import ExitCode, Failure
-from tailrace.client import (
-    AnswerInvalid,
-    Conflict,
-    NotFound,
-    OffsetGone,
-    ProducerFenced,
-    Refused,
-    Unauthorized,
-    Unreachable,
-)
+from tailrace.cli.connection import Location
+from tailrace.cli.error_messages import failure_for
+from tailrace.cli.failures import Failure
+from tailrace.client import AnswerInvalid, Refused, Unreachable
+from tailrace.exceptions import ExitCode, TailraceError
 
-__all__ = ["Cause", "cause_in", "failure_of"]
+__all__ = ["PythonError", "find_python_error", "job_failure"]
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _LAST_LINE: Final = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<text>.*))?$")
-_CODES: Final = {
-    NotFound: ExitCode.NOT_FOUND,
-    Conflict: ExitCode.CONFLICT,
-    ProducerFenced: ExitCode.CONFLICT,
-    Unreachable: ExitCode.UNREACHABLE,
-    Unauthorized: ExitCode.UNAUTHORIZED,
-    OffsetGone: ExitCode.GONE,
-}
-# By name: these are of modules that need Spark's libraries.
-_CODES_BY_NAME: Final = {
-    **dict.fromkeys(
-        ("FoldInvalid", "FormatUnknown", "OptionInvalid", "PathAwkward", "PathUnsupported"),
-        ExitCode.USAGE,
-    ),
-    **dict.fromkeys(
-        ("BucketMissing", "StreamMissing", "StreamVanished", "TableMissing"), ExitCode.NOT_FOUND
-    ),
-    **dict.fromkeys(
-        (
-            *("BatchDiffers", "CheckpointTaken", "SchemaConflict", "SourceChanged", "SourceTaken"),
-            *("TableBusy", "TableMismatch", "TableShared", "MirrorChanged", "ReplayChanged"),
-            *("ReplayAmbiguous", "SchemaInexact"),
-            *("SinkClosed", "SinkFenced", "SinkGap", "TypeConflict"),
-        ),
-        ExitCode.CONFLICT,
-    ),
-    "SinkUnauthorized": ExitCode.UNAUTHORIZED,
-    **dict.fromkeys(("MessagesGone", "StreamGone", "StreamReplaced"), ExitCode.GONE),
-}
-_VERBOSE: Final = "see all that Spark says: --verbose"
+_PACKAGE: Final = "tailrace."
+_VERBOSE: Final = "to see the output of Spark, use --verbose"
 
 
-class Cause:
-    """A Python error that was told in a text."""
+class PythonError(NamedTuple):
+    """A Python error in a text."""
 
-    def __init__(self, kind: str, text: str) -> None:
-        self.kind = kind
-        self.text = text
-
-    @property
-    def name(self) -> str:
-        return self.kind.rpartition(".")[2]
-
-    @property
-    def is_ours(self) -> bool:
-        return self.kind.startswith("tailrace.")
-
-    def type(self) -> type[Any] | None:
-        """The class, if it is one of ours."""
-        module, _, name = self.kind.rpartition(".")
-        if not self.is_ours:
-            return None
-        try:
-            found = getattr(import_module(module), name)
-        except (ImportError, AttributeError):
-            return None
-        return found if isinstance(found, type) else None
+    kind: str
+    """Its class, with the module."""
+    message: str
 
 
-def failure_of(error: Exception, subject: str) -> Failure:
-    """What to tell of an error of a job."""
+def job_failure(error: Exception, location: Location) -> Failure:
+    """The failure to report for an error of a job."""
     if isinstance(error, Refused | Unreachable | AnswerInvalid):
-        return explain(error, Subject(subject, "", subject, (), missing=""))
+        return failure_for(error, location, missing="")
     kind = type(error)
-    if kind.__module__.startswith("tailrace."):
-        return _told(Cause(f"{kind.__module__}.{kind.__qualname__}", str(error)))
+    if kind.__module__.startswith(_PACKAGE):
+        return _tailrace_failure(kind, str(error))
     for text in _texts(error):
-        if (cause := cause_in(text)) is not None:
-            return _told(cause)
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), kind.__name__)
-    return Failure(said, hint=_VERBOSE)
+        if (cause := find_python_error(text)) is not None:
+            return _cause_failure(cause)
+    lines = (line.strip() for line in str(error).splitlines())
+    return Failure(next(filter(None, lines), kind.__name__), hint=_VERBOSE)
 
 
 def _texts(error: BaseException) -> Iterator[str]:
-    """All that an error of Spark says of itself, the innermost last."""
+    """All texts of an error of Spark, the innermost last."""
     seen: BaseException | None = error
     while seen is not None:
         yield str(seen)
@@ -116,22 +62,32 @@ def _texts(error: BaseException) -> Iterator[str]:
         java = java.getCause()
 
 
-def cause_in(text: str) -> Cause | None:
-    """The last Python error that a text tells of."""
-    _, mark, rest = text.rpartition(_TRACEBACK)
-    if not mark:
+def find_python_error(text: str) -> PythonError | None:
+    """The last Python error in a text."""
+    _, found, rest = text.rpartition(_TRACEBACK)
+    if not found:
         return None
     for line in rest.splitlines():
-        if line and not line[0].isspace() and (found := _LAST_LINE.match(line)):
-            return Cause(found["kind"], (found["text"] or "").strip())
+        if line and not line[0].isspace() and (match := _LAST_LINE.match(line)):
+            return PythonError(match["kind"], (match["text"] or "").strip())
     return None
 
 
-def _told(cause: Cause) -> Failure:
-    if not cause.is_ours:
-        return Failure(f"{cause.name}: {cause.text}" if cause.text else cause.name, hint=_VERBOSE)
-    kind = cause.type() or Exception
-    known = (code for base, code in _CODES.items() if issubclass(kind, base))
-    code = _CODES_BY_NAME.get(cause.name) or next(known, ExitCode.FAILED)
-    hint = "is the server running?" if code is ExitCode.UNREACHABLE else ""
-    return Failure(cause.text or cause.name, code, hint)
+def _cause_failure(cause: PythonError) -> Failure:
+    module, _, name = cause.kind.rpartition(".")
+    if not cause.kind.startswith(_PACKAGE):
+        return Failure(f"{name}: {cause.message}" if cause.message else name, hint=_VERBOSE)
+    try:
+        kind = getattr(import_module(module), name)
+    except (ImportError, AttributeError):
+        kind = Exception
+    return _tailrace_failure(kind, cause.message or name)
+
+
+def _tailrace_failure(kind: Any, message: str) -> Failure:
+    if not (isinstance(kind, type) and issubclass(kind, TailraceError)):
+        return Failure(message)
+    is_away = kind.exit_code is ExitCode.UNREACHABLE
+    return Failure(
+        message, kind.exit_code, kind.hint or ("is the server running?" if is_away else "")
+    )

@@ -1,11 +1,11 @@
 """
-Spark for one command: started quietly, stopped whatever happens.
+Spark for one command: it starts without output, and always ends with the command.
 
-Rule 1: what the JVM and its workers write to standard error goes to a file that nobody sees, unless
-`--verbose` or TAILRACE_DEBUG asks for it. What went wrong comes as an exception.
+Rule 1: standard error of the JVM and its workers goes to a temporary file, unless `--verbose` or
+TAILRACE_DEBUG is set. Errors arrive as exceptions.
 
-Rule 2: after an interrupt nothing more is learnt from the JVM: the next answer that the interrupted
-thread reads may be that to the call before. The JVM is told to end first, and is waited for.
+Rule 2: after an interrupt no call to the JVM is made: the interrupted thread may read the response
+to the call before. The JVM is terminated first, and waited for.
 """
 
 import logging
@@ -18,46 +18,44 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, Final
 
-import click
-
-from tailrace.cli.connection import Command
+from tailrace.cli.connection import Location
 from tailrace.cli.failures import Failure
-from tailrace.cli.pipeline.spark_errors import failure_of
-from tailrace.cli.signals import ending_on_signals
+from tailrace.cli.pipeline.spark_errors import job_failure
+from tailrace.cli.signals import exit_on_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DEBUG_VARIABLE", "Engine", "engine_options"]
+__all__ = ["VERBOSE_VARIABLE", "SparkRunner", "check_spark"]
 
-DEBUG_VARIABLE: Final = "TAILRACE_DEBUG"
+VERBOSE_VARIABLE: Final = "TAILRACE_DEBUG"
 _END_S: Final = 20.0
-_LOOK_EVERY_S: Final = 0.05
+_POLL_S: Final = 0.05
 _QUIET: Final = {"spark.log.level": "ERROR"}
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
-    """Which Spark, and how much it may say."""
+class SparkRunner:
+    """Runs Spark for one job."""
 
     master: str
     conf: dict[str, str]
     verbose: bool
 
     @contextmanager
-    def running(self, job: str, subject: str) -> Iterator["SparkSession"]:
+    def running(self, job: str, location: Location) -> Iterator["SparkSession"]:
         """
-        A session for a job; errors come out as what to tell.
+        A session for a job.
 
         Raises:
-            Failure: What the job, or Spark, could not do; `subject` names what it was about.
+            Failure: The job, or Spark, failed; `location` is named in the message.
         """
-        check_libraries()
-        with ending_on_signals(), self._log() as log, _jvm_of(log), _hushed(self.verbose):
+        check_spark()
+        with exit_on_signals(), self._log() as log, _ending_jvm(log), _no_logging(self.verbose):
             try:
                 spark = self._session(job, log)
                 yield spark
@@ -65,11 +63,11 @@ class Engine:
             except Failure:
                 raise
             except Exception as error:
-                if (stop := _stop_behind(error)) is not None:
+                if (stop := _stop_before(error)) is not None:
                     raise stop from None
                 if self.verbose:
                     sys.excepthook(type(error), error, error.__traceback__)
-                raise failure_of(error, subject) from error
+                raise job_failure(error, location) from error
 
     @contextmanager
     def _log(self) -> Iterator[IO[bytes] | None]:
@@ -82,18 +80,21 @@ class Engine:
     def _session(self, job: str, log: IO[bytes] | None) -> "SparkSession":
         from tailrace.spark.session import new_session
 
+        interrupt = signal.getsignal(signal.SIGINT)
         try:
             with _standard_error_to(log):
                 spark = new_session(f"tailrace {job}", self.master, {**_QUIET, **self.conf})
         except Exception as error:
             raise _not_started(error, log) from error
-        # Spark's own handler asks the JVM to cancel its jobs, in the midst of another question.
-        signal.signal(signal.SIGINT, partial(_interrupt, log))
+        # Replaces the handler of Spark, which calls the JVM, possibly within another call. A SIGINT
+        # that the parent ignores stays ignored.
+        handler = signal.SIG_IGN if interrupt is signal.SIG_IGN else partial(_interrupt, log)
+        signal.signal(signal.SIGINT, handler)
         return spark
 
 
 def _interrupt(log: IO[bytes] | None, number: int, frame: FrameType | None) -> None:
-    """Rule 2: whoever asks the JVM for more while it cleans up fails at once; nobody is told."""
+    """Rule 2: calls to the JVM fail from now on, and their errors are not shown."""
     if log is not None:
         os.dup2(log.fileno(), 2)
     if (process := _jvm()) is not None:
@@ -101,20 +102,20 @@ def _interrupt(log: IO[bytes] | None, number: int, frame: FrameType | None) -> N
     raise KeyboardInterrupt
 
 
-def _stop_behind(error: BaseException) -> BaseException | None:
-    """What asked us to stop, where cleaning up after it is what failed."""
+def _stop_before(error: BaseException) -> BaseException | None:
+    """The interrupt or exit during whose clean-up an error was raised, if any."""
     seen = error.__context__
     while seen is not None and not isinstance(seen, KeyboardInterrupt | SystemExit):
         seen = seen.__context__
     return seen
 
 
-def check_libraries() -> None:
+def check_spark() -> None:
     """
-    Make sure that pyspark is installed.
+    Require pyspark.
 
     Raises:
-        Failure: It is not.
+        Failure: It is not installed.
     """
     try:
         import pyspark  # noqa: F401 - whether it can be imported is the question
@@ -123,20 +124,21 @@ def check_libraries() -> None:
 
 
 def _not_started(error: Exception, log: IO[bytes] | None) -> Failure:
-    """What the JVM said before it ended, where it is all that there is."""
-    if type(error).__name__ in ("JavaMissing", "SparkMissing"):
-        return failure_of(error, "")
-    said: list[str] = []
+    """The failure for a JVM that ended while it started: the first error in its log."""
+    if type(error).__module__.startswith("tailrace."):
+        # Java or Spark is not installed.
+        return Failure(str(error))
+    lines: list[str] = []
     if log is not None:
         log.seek(0)
-        said = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines()]
-    told = next((line for line in said if "Exception" in line or "Error" in line), str(error))
-    return Failure(f"Spark did not start: {told}", hint="see all that it says: --verbose")
+        lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines()]
+    reason = next((line for line in lines if "Exception" in line or "Error" in line), str(error))
+    return Failure(f"Spark did not start: {reason}", hint="to see its output, use --verbose")
 
 
 @contextmanager
 def _standard_error_to(log: IO[bytes] | None) -> Iterator[None]:
-    """Processes that are started meanwhile keep it for good."""
+    """Redirect file 2, for this process and for good for processes that start meanwhile."""
     if log is None:
         yield
         return
@@ -151,20 +153,20 @@ def _standard_error_to(log: IO[bytes] | None) -> Iterator[None]:
 
 
 @contextmanager
-def _hushed(verbose: bool) -> Iterator[None]:
-    """py4j logs an interrupt with its stack; where nobody set up logging, that goes nowhere."""
-    nowhere = logging.NullHandler()
+def _no_logging(verbose: bool) -> Iterator[None]:
+    """Discard log records, because py4j logs an interrupt with its stack trace."""
+    handler = logging.NullHandler()
     if not verbose:
-        logging.root.addHandler(nowhere)
+        logging.root.addHandler(handler)
     try:
         yield
     finally:
-        logging.root.removeHandler(nowhere)
+        logging.root.removeHandler(handler)
 
 
 @contextmanager
-def _jvm_of(log: IO[bytes] | None) -> Iterator[None]:
-    """Whatever JVM was started in the block has ended after it."""
+def _ending_jvm(log: IO[bytes] | None) -> Iterator[None]:
+    """End the JVM that was started in the block."""
     handler = signal.getsignal(signal.SIGINT)
     before = _children()
     kept = os.dup(2)
@@ -173,7 +175,7 @@ def _jvm_of(log: IO[bytes] | None) -> Iterator[None]:
     finally:
         with _standard_error_to(log):
             if not _end_gateway():
-                # Interrupted while it started: pyspark has forgotten it, and it would stay.
+                # Interrupted during the start: pyspark has no reference to the JVM.
                 for child in _children() - before:
                     _end(child)
         signal.signal(signal.SIGINT, handler)
@@ -190,7 +192,7 @@ def _jvm() -> "subprocess.Popen[bytes] | None":
 
 
 def _end_gateway() -> bool:
-    """Whether there was a JVM to end: by a signal, after which it cleans up. It is forgotten."""
+    """End the JVM by a signal, and reset pyspark. Returns whether there was a JVM."""
     process = _jvm()
     if process is None:
         return False
@@ -212,7 +214,7 @@ def _end_gateway() -> bool:
 
 
 def _children() -> set[int]:
-    """The processes that this one has started."""
+    """The child processes."""
     try:
         listed = subprocess.run(
             ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False
@@ -224,52 +226,11 @@ def _children() -> set[int]:
 
 
 def _end(process: int) -> None:
-    """Ask a child to end, and make it."""
+    """Terminate a child, and kill it if it does not end."""
     with suppress(ProcessLookupError, ChildProcessError):
         os.kill(process, signal.SIGTERM)
         deadline = time.monotonic() + _END_S
         while os.waitpid(process, os.WNOHANG) == (0, 0):
             if time.monotonic() > deadline:
                 os.kill(process, signal.SIGKILL)
-            time.sleep(_LOOK_EVERY_S)
-
-
-def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for value in values:
-        name, mark, text = value.partition("=")
-        if not mark or not name.strip():
-            raise click.BadParameter(f"{value!r} is not of the form name=value", ctx, param)
-        found[name.strip()] = text
-    return found
-
-
-def engine_options(command: Command) -> Command:
-    """Options about Spark; the command gets `engine`."""
-
-    @click.option(
-        "--master",
-        default="local[*]",
-        show_default=True,
-        metavar="URL",
-        help="Where Spark runs: this machine, or a cluster.",
-    )
-    @click.option(
-        "--conf",
-        multiple=True,
-        callback=_pairs,
-        metavar="NAME=VALUE",
-        help="A setting of Spark; may be given several times.",
-    )
-    @click.option(
-        "--verbose",
-        is_flag=True,
-        envvar=DEBUG_VARIABLE,
-        show_envvar=True,
-        help="Show all that Spark says, and whole stack traces.",
-    )
-    @wraps(command)
-    def run(*args: Any, master: str, conf: dict[str, str], verbose: bool, **kwargs: Any) -> None:
-        command(*args, engine=Engine(master, conf, verbose), **kwargs)
-
-    return run
+            time.sleep(_POLL_S)
