@@ -1,8 +1,10 @@
-"""What people see: tables, bars, questions, and that binary is kept from their terminal."""
+"""Commands on a terminal: tables, questions, and how binary data is shown."""
 
 from __future__ import annotations
 
 import signal
+
+import pytest
 
 from tailrace.client import Client
 from tests.cli.conftest import Run
@@ -10,7 +12,7 @@ from tests.cli.terminal import Terminal
 from tests.support.server import ServerProcess
 
 
-def test_ls_is_a_table(server: ServerProcess, run: Run, bucket: str) -> None:
+def test_ls_prints_a_table(server: ServerProcess, run: Run, bucket: str) -> None:
     run("create", "s", "-b", bucket, "--json")
     with Terminal(server.url, "ls", bucket) as terminal:
         assert terminal.finish() == 0
@@ -19,10 +21,10 @@ def test_ls_is_a_table(server: ServerProcess, run: Run, bucket: str) -> None:
     assert row.split()[:5] == ["s", "application/json", "0", "B", "open"]
 
 
-def test_what_was_done_is_told(server: ServerProcess, name: str) -> None:
+def test_the_result_is_printed(server: ServerProcess, name: str) -> None:
     with Terminal(server.url, "append", name, "--create", "a", "b") as terminal:
         assert terminal.finish() == 0
-    assert terminal.seen.startswith(f"{name}: 2 messages appended, its tail is ")
+    assert terminal.seen.startswith(f"{name}: 2 messages appended, the tail is ")
 
 
 def test_tail_follows_until_control_c(server: ServerProcess, client: Client, name: str) -> None:
@@ -45,7 +47,7 @@ def test_the_prompt_begins_a_line(server: ServerProcess, run: Run, name: str) ->
     assert terminal.seen == "no end\n"
 
 
-def test_binary_is_kept_from_a_terminal(server: ServerProcess, client: Client, name: str) -> None:
+def test_binary_data_is_not_printed(server: ServerProcess, client: Client, name: str) -> None:
     stream = client.stream(name)
     stream.create("application/octet-stream")
     stream.append(b"text so far\n")
@@ -54,24 +56,27 @@ def test_binary_is_kept_from_a_terminal(server: ServerProcess, client: Client, n
     stream.append(b"\x00\x01")
     with Terminal(server.url, "read", name) as terminal:
         assert terminal.finish() == 2
-    assert "this is binary" in terminal.seen and "\x00" not in terminal.seen
+    assert "the data is binary" in terminal.seen and "\x00" not in terminal.seen
     with Terminal(server.url, "read", name, "--force") as terminal:
         assert terminal.finish() == 0
     assert "\x00" in terminal.seen
 
 
-def test_binary_is_looked_at_to_its_end(server: ServerProcess, client: Client, name: str) -> None:
+@pytest.mark.slow
+def test_binary_data_is_found_at_the_end(server: ServerProcess, client: Client, name: str) -> None:
     stream = client.stream(name)
     stream.create("application/octet-stream", body=b"x" * 900 + b"\x1b[2J")
     for args in (("read", name), ("export", name, "-")):
         with Terminal(server.url, *args) as terminal:
             assert terminal.finish() == 2
-        assert "this is binary" in terminal.seen and "\x1b" not in terminal.seen
-        # Not where there is no such option.
+        assert "the data is binary" in terminal.seen and "\x1b" not in terminal.seen
+        # `export` has no such option.
         assert ("--force" in terminal.seen) == (args[0] == "read")
 
 
-def test_controls_in_a_text_are_shown(server: ServerProcess, client: Client, name: str) -> None:
+def test_control_characters_in_text_are_made_visible(
+    server: ServerProcess, client: Client, name: str
+) -> None:
     stream = client.stream(name)
     text = "\x1b]0;pwned\x07\ta\x7f\u009b2Jé\n"
     stream.create("text/plain", body=text.encode())
@@ -83,7 +88,10 @@ def test_controls_in_a_text_are_shown(server: ServerProcess, client: Client, nam
     assert terminal.seen == text
 
 
-def test_a_control_in_two_pieces(server: ServerProcess, client: Client, name: str) -> None:
+@pytest.mark.slow
+def test_a_control_character_in_two_chunks(
+    server: ServerProcess, client: Client, name: str
+) -> None:
     stream = client.stream(name)
     stream.create("text/plain", body=b"a\xc2")
     with Terminal(server.url, "tail", "-f", name) as terminal:
@@ -93,7 +101,10 @@ def test_a_control_in_two_pieces(server: ServerProcess, client: Client, name: st
     assert terminal.seen == "aM-^[m\n"
 
 
-def test_controls_in_json_are_shown(server: ServerProcess, client: Client, name: str) -> None:
+@pytest.mark.slow
+def test_control_characters_in_json_are_made_visible(
+    server: ServerProcess, client: Client, name: str
+) -> None:
     stream = client.stream(name)
     stream.create("application/json")
     stream.append('"\x7f\u009b"'.encode(), "application/json")
@@ -102,19 +113,20 @@ def test_controls_in_json_are_shown(server: ServerProcess, client: Client, name:
     assert terminal.seen == '"^?M-^["\n'
 
 
-def test_a_pipe_gets_every_control(run: Run, name: str) -> None:
+def test_a_pipe_gets_control_characters_unchanged(run: Run, name: str) -> None:
     text = b"\x1b]0;pwned\x07\x7f\xc2\x9b\xc2"
     run("append", name, "--create", stdin=text)
     assert run("read", name).out == text
 
 
-def test_an_empty_bucket_is_told(server: ServerProcess, bucket: str) -> None:
+def test_ls_reports_an_empty_bucket(server: ServerProcess, bucket: str) -> None:
     with Terminal(server.url, "ls", bucket) as terminal:
         assert terminal.finish() == 0
     assert terminal.seen == f"{bucket}: no streams\n"
 
 
-def test_after_a_question_the_prompt_begins_a_line(server: ServerProcess, name: str) -> None:
+@pytest.mark.slow
+def test_the_prompt_begins_a_line_after_a_question(server: ServerProcess, name: str) -> None:
     with Terminal(server.url, "rm", name) as terminal:
         terminal.wait_for("[y/N]: ")
         terminal.enter("\x04")
@@ -122,10 +134,10 @@ def test_after_a_question_the_prompt_begins_a_line(server: ServerProcess, name: 
     assert terminal.seen.endswith("[y/N]: \n")
 
 
-def test_rm_asks_first(server: ServerProcess, run: Run, name: str) -> None:
+def test_rm_asks_for_confirmation(server: ServerProcess, run: Run, name: str) -> None:
     run("create", name)
     with Terminal(server.url, "rm", name) as terminal:
-        terminal.wait_for(f"Delete {name} for good? [y/N]")
+        terminal.wait_for(f"Delete {name} permanently? [y/N]")
         terminal.enter("n\n")
         assert terminal.finish() == 1
     assert run("head", name).code == 0
@@ -136,14 +148,15 @@ def test_rm_asks_first(server: ServerProcess, run: Run, name: str) -> None:
     assert run("head", name).code == 3
 
 
-def test_rm_need_not_ask(server: ServerProcess, run: Run, name: str) -> None:
+@pytest.mark.slow
+def test_rm_with_yes_does_not_ask(server: ServerProcess, run: Run, name: str) -> None:
     run("create", name)
     with Terminal(server.url, "rm", name, "--yes") as terminal:
         assert terminal.finish() == 0
     assert run("head", name).code == 3
 
 
-def test_lines_are_typed(server: ServerProcess, run: Run, name: str) -> None:
+def test_append_reads_typed_lines(server: ServerProcess, run: Run, name: str) -> None:
     run("create", name)
     with Terminal(server.url, "append", name) as terminal:
         terminal.wait_for("end with Ctrl-D")
