@@ -22,6 +22,7 @@ from tailrace.cli.parameters import (
     TEXT,
     check_url,
     command_line,
+    count_option,
     is_url,
 )
 from tailrace.client import Bucket, Client, Refused, Retry, Stream, TailraceError
@@ -221,10 +222,9 @@ def server_options(command: Command) -> Command:
         metavar="SECONDS",
         help="How long to wait for data from the server.",
     )
-    @click.option(
+    @count_option(
         "--retries",
-        type=click.IntRange(min=0),
-        metavar="N",
+        least=0,
         help="Number of retries.  [default: for seconds or a minute; tail -f: for hours]",
     )
     @wraps(command)

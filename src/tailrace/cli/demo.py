@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from tailrace.cli.output import Output, on_terminal
 from tailrace.cli.parameters import PAUSE
 from tailrace.cli.serve import check_libraries
 from tailrace.cli.signals import exit_on_signals
-from tailrace.cli.stdio import print_stderr, terminal_width
+from tailrace.cli.stdio import print_stderr
 from tailrace.client import Client, Stream, TailraceError
 
 __all__ = ["TEXT", "demo"]
@@ -108,7 +109,8 @@ class _Page:
     def __init__(self) -> None:
         self.words: list[str] = []
         self._column = 0
-        self._width = min(terminal_width(sys.stdout), _WIDTH_MAX) if on_terminal() else _WIDTH_MAX
+        width = shutil.get_terminal_size().columns
+        self._width = min(width, _WIDTH_MAX) if on_terminal() else _WIDTH_MAX
 
     def add(self, word: str) -> None:
         # The space after the word does not need to fit.

@@ -36,12 +36,7 @@ file_argument = click.argument("file", type=click.Path(path_type=Path, allow_das
 
 @contextmanager
 def opened(file: Path) -> Iterator[BinaryIO]:
-    """
-    Open a file, or standard input, for reading.
-
-    Raises:
-        Failure: It cannot be opened.
-    """
+    """Open a file, or standard input, for reading; an error is a `Failure`."""
     if file == STANDARD:
         yield sys.stdin.buffer
         return
@@ -54,12 +49,7 @@ def opened(file: Path) -> Iterator[BinaryIO]:
 
 
 def read_whole(file: Path) -> bytes:
-    """
-    Read a file, or standard input.
-
-    Raises:
-        Failure: It cannot be read.
-    """
+    """Read a file, or standard input; an error is a `Failure`."""
     with opened(file) as reader:
         try:
             return reader.read()
@@ -145,12 +135,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """
-    Write a file.
-
-    Raises:
-        Failure: It cannot be written.
-    """
+    """Write a file; an error is a `Failure`."""
     with written(file) as writer:
         writer.write(data)
 

@@ -144,12 +144,7 @@ def _wait() -> None:
 
 @contextmanager
 def output_errors() -> Iterator[None]:
-    """
-    Convert errors of standard output, and discard later output.
-
-    Raises:
-        Failure, OutputEnded: As `Output.write` does.
-    """
+    """Raise errors of standard output as `Output.write` does, and discard later output."""
     try:
         yield
     except BrokenPipeError as error:
@@ -161,12 +156,7 @@ def output_errors() -> Iterator[None]:
 
 
 def flush_output() -> None:
-    """
-    Flush standard output.
-
-    Raises:
-        Failure, OutputEnded: As `Output.write` does.
-    """
+    """Flush standard output; errors are those of `Output.write`."""
     with output_errors():
         while True:
             try:

@@ -2,8 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import click
@@ -22,8 +22,11 @@ __all__ = [
     "TEXT",
     "check_url",
     "command_line",
+    "count_option",
     "is_url",
 ]
+
+_Command = Callable[..., Any]
 
 _SECONDS_MAX: Final = 86_400.0
 # X§1.1
@@ -115,6 +118,11 @@ PAUSE: Final = FuncParamType(pause)
 SERVER_URL: Final = FuncParamType(url)
 # §5.2.1: the integers that a JavaScript number holds exactly.
 EPOCH: Final = click.IntRange(0, 2**53 - 1)
+
+
+def count_option(*names: str, least: int = 1, help: str) -> Callable[[_Command], _Command]:
+    """An option whose value is a number of things."""
+    return click.option(*names, type=click.IntRange(min=least), metavar="N", help=help)
 
 
 def is_url(path: str) -> bool:

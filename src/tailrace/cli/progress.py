@@ -35,6 +35,8 @@ progress_option = click.option(
 class Progress:
     """Counts bytes, and the messages in them."""
 
+    started = True
+
     def __init__(
         self, label: str, total: int | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
@@ -44,16 +46,12 @@ class Progress:
         self.messages = 0
         self.changed: Callable[[], object] = lambda: None
         self._clock = clock
-        self._started: float | None = clock()
+        self._start = clock()
 
     def advance(self, size: int, messages: int = 0) -> None:
         self.bytes += size
         self.messages += messages
         self.changed()
-
-    @property
-    def started(self) -> bool:
-        return self._started is not None
 
     @property
     def done(self) -> int:
@@ -67,8 +65,7 @@ class Progress:
 
     @property
     def _rate(self) -> float:
-        started = self._clock() if self._started is None else self._started
-        return self.done / max(self._clock() - started, 0.001)
+        return self.done / max(self._clock() - self._start, 0.001)
 
     @property
     def _time_left(self) -> str:
@@ -80,16 +77,13 @@ class Progress:
 class JobProgress(Progress):
     """Counts messages of a Spark job. Its time starts when Spark has started."""
 
-    def __init__(
-        self, label: str, total: int | None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(label, total, clock)
-        self._started = None
+    started = False
 
     def __call__(self, done: int) -> None:
         """Set the number of messages; it never decreases."""
-        if self._started is None:
-            self._started = self._clock()
+        if not self.started:
+            self.started = True
+            self._start = self._clock()
         self.messages = max(self.messages, done)
         self.changed()
 

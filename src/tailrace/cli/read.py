@@ -9,6 +9,7 @@ from tailrace.cli.connection import Location, stream_argument
 from tailrace.cli.messages import json_messages, message_line, with_offsets_option, write_chunk
 from tailrace.cli.offsets import offset_option, resolve
 from tailrace.cli.output import Output, force_option, json_type
+from tailrace.cli.parameters import count_option
 from tailrace.client.decoding import split_place
 
 __all__ = ["read"]
@@ -17,12 +18,7 @@ __all__ = ["read"]
 @click.command()
 @stream_argument
 @offset_option
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Print at most this many messages of a JSON stream.",
-)
+@count_option("--limit", least=0, help="Print at most this many messages of a JSON stream.")
 @with_offsets_option
 @force_option
 def read(

@@ -92,12 +92,7 @@ def put(location: Location, file: Path, offset: str, content_type: str) -> None:
 
 
 def need_bucket(location: Location) -> None:
-    """
-    Require a stream in a bucket.
-
-    Raises:
-        UsageError: The stream is not in a bucket.
-    """
+    """Raise a usage error if a stream is not in a bucket."""
     if not location.bucket and not is_url(location.path):
         raise click.UsageError("only streams in a bucket have snapshots: use --bucket BUCKET")
 

@@ -13,9 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO, cast
 
-__all__ = ["OutputEnded", "discard", "print_stderr", "reopen_closed", "terminal_width"]
-
-_WIDTH_DEFAULT = 80
+__all__ = ["OutputEnded", "discard", "print_stderr", "reopen_closed"]
 
 
 class OutputEnded(Exception):
@@ -62,14 +60,3 @@ def print_stderr(text: str, end: str = "\n") -> None:
         print_stderr(text.encode("ascii", "backslashreplace").decode(), end)
     except OSError:
         discard(sys.stderr)
-
-
-def terminal_width(file: TextIO) -> int:
-    """The columns of a terminal."""
-    wanted = os.environ.get("COLUMNS", "")
-    if wanted.isascii() and wanted.isdecimal() and int(wanted):
-        return int(wanted)
-    try:
-        return os.get_terminal_size(file.fileno()).columns or _WIDTH_DEFAULT
-    except OSError:
-        return _WIDTH_DEFAULT

@@ -17,6 +17,7 @@ from tailrace.cli.messages import (
 )
 from tailrace.cli.offsets import offset_option, resolve
 from tailrace.cli.output import Output, force_option, json_type
+from tailrace.cli.parameters import count_option
 from tailrace.client import Chunk, Head, Item
 from tailrace.client.decoding import split_place
 
@@ -28,12 +29,11 @@ _COUNT: Final = 10
 @click.command()
 @stream_argument
 @click.option("-f", "--follow", is_flag=True, help="Print new messages until the stream is closed.")
-@click.option(
+@count_option(
     "-n",
     "--lines",
     "count",
-    type=click.IntRange(min=0),
-    metavar="N",
+    least=0,
     help=f"Print the last N messages, or lines of text.  [default: {_COUNT}; all with --offset]",
 )
 @offset_option

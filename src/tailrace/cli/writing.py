@@ -149,12 +149,7 @@ def find_or_create(stream: Stream, content_type: str, *, create: bool) -> Head:
 
 
 def need_json(location: Location, head: Head, hint: str) -> None:
-    """
-    Require a JSON stream.
-
-    Raises:
-        Failure: It has another type.
-    """
+    """Raise a failure if a stream is not JSON."""
     if not json_type(head.content_type):
         message = f"{location.name} is {head.content_type}, not JSON"
         raise Failure(message, ExitCode.CONFLICT, hint)

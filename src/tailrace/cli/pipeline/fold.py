@@ -7,9 +7,9 @@ import click
 from tailrace.cli.connection import Location
 from tailrace.cli.failures import Failure, print_error
 from tailrace.cli.output import Output, counted, fields_of, human_bytes, report
-from tailrace.cli.parameters import BUCKET, SECONDS, TEXT
+from tailrace.cli.parameters import BUCKET, SECONDS, TEXT, count_option
 from tailrace.cli.pipeline.backlog import Backlog, print_plan
-from tailrace.cli.pipeline.options import SELECTION, Job, job_options
+from tailrace.cli.pipeline.options import SELECTION, Job, Options, job_options
 from tailrace.cli.pipeline.spark_errors import job_failure
 from tailrace.cli.pipeline.spark_runner import check_spark
 
@@ -20,21 +20,13 @@ __all__ = ["fold"]
 
 _ERRORS_MAX: Final = 10
 
-_OPTIONS: Final = {
+_OPTIONS: Final[Options] = {
     "key": click.option(
         "--key", type=TEXT, metavar="PATH", help="The key for last-write-wins, such as /id or a.b."
     ),
-    "min_bytes": click.option(
-        "--min-bytes",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Only streams with this many new bytes.",
-    ),
-    "min_messages": click.option(
-        "--min-messages",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Only streams with this many new messages.",
+    "min_bytes": count_option("--min-bytes", help="Only streams with this many new bytes."),
+    "min_messages": count_option(
+        "--min-messages", help="Only streams with this many new messages."
     ),
     "min_age_s": click.option(
         "--min-age",
@@ -61,8 +53,8 @@ def fold(job: Job, bucket: str, fold: str, is_json: bool) -> None:
     Publish the state of each stream as its snapshot.
 
     FOLD is last-write-wins, state, merge-patch, concat, or module:function. The server then drops
-    the messages that a snapshot covers. A stream is folded if one of --min-bytes, --min-messages
-    and --min-age is met.
+    the messages that a snapshot covers. A stream needs to meet only one of --min-bytes,
+    --min-messages and --min-age.
     """
     check_spark()
     with job.server.bucket(bucket) as found:

@@ -5,9 +5,16 @@ from pathlib import Path
 import click
 
 from tailrace.cli.output import counted, report
-from tailrace.cli.parameters import BUCKET, BUCKET_OR_EMPTY, HEADER, SERVER_URL, TEXT
+from tailrace.cli.parameters import BUCKET, HEADER, SERVER_URL, TEXT
 from tailrace.cli.pipeline.backlog import job_backlog, print_plan
-from tailrace.cli.pipeline.options import FOLLOWING, PARTITIONS, SELECTION, Job, job_options
+from tailrace.cli.pipeline.options import (
+    FOLLOWING,
+    PARTITIONS,
+    SELECTION,
+    Job,
+    job_options,
+    target_bucket_option,
+)
 
 __all__ = ["mirror"]
 
@@ -22,13 +29,7 @@ __all__ = ["mirror"]
     metavar="DIR",
     help="Directory that stores the progress, for the next run to continue.",
 )
-@click.option(
-    "--target-bucket",
-    default="",
-    type=BUCKET_OR_EMPTY,
-    metavar="BUCKET",
-    help="The bucket to write to.  [default: BUCKET]",
-)
+@target_bucket_option
 @click.option(
     "--target-header",
     "target_headers",

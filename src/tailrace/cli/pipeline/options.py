@@ -15,14 +15,24 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tailrace.cli.connection import Command, Location, Server, server_options
-from tailrace.cli.parameters import SECONDS, SETTING, TEXT
+from tailrace.cli.parameters import BUCKET_OR_EMPTY, SECONDS, SETTING, TEXT, count_option
 from tailrace.cli.pipeline.spark_runner import VERBOSE_VARIABLE, SparkRunner
 from tailrace.cli.progress import JobProgress, progress_option, show_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["FOLLOWING", "FORMAT", "PARTITIONS", "SELECTION", "TABLE", "Job", "job_options"]
+__all__ = [
+    "FOLLOWING",
+    "FORMAT",
+    "PARTITIONS",
+    "SELECTION",
+    "TABLE",
+    "Job",
+    "Options",
+    "job_options",
+    "target_bucket_option",
+]
 
 Options = Mapping[str, Callable[[Command], Command]]
 
@@ -53,11 +63,8 @@ TABLE: Final[Options] = {
         metavar="DIR",
         help="Directory that stores the progress.  [default: in the table's directory]",
     ),
-    "compact_files": click.option(
-        "--compact-files",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help="Merge small files when a day has this many; 0: never.",
+    "compact_files": count_option(
+        "--compact-files", least=0, help="Merge small files when a day has this many; 0: never."
     ),
 }
 
@@ -78,11 +85,8 @@ FOLLOWING: Final[Options] = {
         metavar="SECONDS",
         help="Run until stopped, with a batch this often.",
     ),
-    "max_messages": click.option(
-        "--max-messages",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Read at most this many messages per batch.",
+    "max_messages": count_option(
+        "--max-messages", help="Read at most this many messages per batch."
     ),
     "fail_on_data_loss": click.option(
         "--ignore-data-loss",
@@ -92,6 +96,14 @@ FOLLOWING: Final[Options] = {
         help="Continue if streams or messages were deleted before they were read.",
     ),
 }
+
+target_bucket_option = click.option(
+    "--target-bucket",
+    default="",
+    type=BUCKET_OR_EMPTY,
+    metavar="BUCKET",
+    help="The bucket to write to.  [default: the same as that of the source]",
+)
 
 _RUNNER: Final = (
     click.option(

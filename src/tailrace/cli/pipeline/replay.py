@@ -6,16 +6,23 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tailrace.cli.output import counted, report
-from tailrace.cli.parameters import BUCKET_OR_EMPTY, HEADER_TEXT, TEXT
+from tailrace.cli.parameters import HEADER_TEXT, TEXT
 from tailrace.cli.pipeline.backlog import Backlog, print_plan
-from tailrace.cli.pipeline.options import FORMAT, PARTITIONS, Job, job_options
+from tailrace.cli.pipeline.options import (
+    FORMAT,
+    PARTITIONS,
+    Job,
+    Options,
+    job_options,
+    target_bucket_option,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["replay"]
 
-_OPTIONS: Final = {
+_OPTIONS: Final[Options] = {
     "replay_id": click.option(
         "--id",
         "replay_id",
@@ -39,13 +46,7 @@ _OPTIONS: Final = {
 
 @click.command()
 @click.argument("table", type=click.Path(path_type=Path))
-@click.option(
-    "--target-bucket",
-    default="",
-    type=BUCKET_OR_EMPTY,
-    metavar="BUCKET",
-    help="The bucket to write to.  [default: those in the table]",
-)
+@target_bucket_option
 @job_options("replay", _OPTIONS, FORMAT, PARTITIONS)
 def replay(job: Job, table: Path, target_bucket: str) -> None:
     """

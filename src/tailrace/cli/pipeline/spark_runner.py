@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -55,7 +55,10 @@ class SparkRunner:
             Failure: The job, or Spark, failed; `location` is named in the message.
         """
         check_spark()
-        with exit_on_signals(), self._log() as log, _ending_jvm(log), _no_logging(self.verbose):
+        if not self.verbose:
+            # py4j logs an interrupt with its stack trace.
+            logging.root.addHandler(logging.NullHandler())
+        with exit_on_signals(), self._log() as log, _ending_jvm(log):
             try:
                 spark = self._session(job, log)
                 yield spark
@@ -69,13 +72,8 @@ class SparkRunner:
                     sys.excepthook(type(error), error, error.__traceback__)
                 raise job_failure(error, location) from error
 
-    @contextmanager
-    def _log(self) -> Iterator[IO[bytes] | None]:
-        if self.verbose:
-            yield None
-            return
-        with tempfile.TemporaryFile(prefix="tailrace-spark-") as log:
-            yield log
+    def _log(self) -> AbstractContextManager[IO[bytes] | None]:
+        return nullcontext() if self.verbose else tempfile.TemporaryFile(prefix="tailrace-spark-")
 
     def _session(self, job: str, log: IO[bytes] | None) -> "SparkSession":
         from tailrace.spark.session import new_session
@@ -111,12 +109,7 @@ def _stop_before(error: BaseException) -> BaseException | None:
 
 
 def check_spark() -> None:
-    """
-    Require pyspark.
-
-    Raises:
-        Failure: It is not installed.
-    """
+    """Raise a failure if pyspark is not installed."""
     try:
         import pyspark  # noqa: F401 - whether it can be imported is the question
     except ModuleNotFoundError as error:
@@ -150,18 +143,6 @@ def _standard_error_to(log: IO[bytes] | None) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-
-
-@contextmanager
-def _no_logging(verbose: bool) -> Iterator[None]:
-    """Discard log records, because py4j logs an interrupt with its stack trace."""
-    handler = logging.NullHandler()
-    if not verbose:
-        logging.root.addHandler(handler)
-    try:
-        yield
-    finally:
-        logging.root.removeHandler(handler)
 
 
 @contextmanager
