@@ -80,20 +80,20 @@ def counted(run: Run, bucket: str) -> tuple[str, str]:
 
 def test_put_and_get_a_snapshot(run: Run, counted: tuple[str, str], tmp_path: Path) -> None:
     bucket, offset = counted
-    place = ("s", "-b", bucket)
-    missing = run("snapshot", "get", *place)
+    stream = ("s", "-b", bucket)
+    missing = run("snapshot", "get", *stream)
     assert (missing.code, "tailrace snapshot put s" in missing.err) == (3, True)
-    put = ("snapshot", "put", *place, "-", "--offset", offset, "--type", "application/json")
+    put = ("snapshot", "put", *stream, "-", "--offset", offset, "--type", "application/json")
     assert run(*put, stdin=b'{"sum": 2.0}').code == 0
-    assert run("snapshot", "get", *place).out == b'{"sum": 2.0}'
-    found = run("snapshot", "get", *place, "--json")
+    assert run("snapshot", "get", *stream).out == b'{"sum": 2.0}'
+    found = run("snapshot", "get", *stream, "--json")
     assert json.loads(found.out) == {
         "offset": offset,
         "content_type": "application/json",
         "value": {"sum": 2},
     }
     file = tmp_path / "snapshot"
-    assert run("snapshot", "get", *place, "-o", str(file)).code == 0
+    assert run("snapshot", "get", *stream, "-o", str(file)).code == 0
     assert file.read_bytes() == b'{"sum": 2.0}'
     assert list(tmp_path.iterdir()) == [file]
     other = run(*put, stdin=b"3")
@@ -104,14 +104,14 @@ def test_bootstrap_prints_the_snapshot_and_later_messages(
     run: Run, counted: tuple[str, str]
 ) -> None:
     bucket, offset = counted
-    place = ("s", "-b", bucket)
-    assert run("bootstrap", *place).lines == ["1", "1", "[1]"]
-    run("snapshot", "put", *place, "-", "--offset", offset, "--type", "text/plain", stdin=b"two")
-    assert run("bootstrap", *place).lines == ["two", "[1]"]
-    found = json.loads(run("bootstrap", *place, "--json").out)
+    stream = ("s", "-b", bucket)
+    assert run("bootstrap", *stream).lines == ["1", "1", "[1]"]
+    run("snapshot", "put", *stream, "-", "--offset", offset, "--type", "text/plain", stdin=b"two")
+    assert run("bootstrap", *stream).lines == ["two", "[1]"]
+    found = json.loads(run("bootstrap", *stream, "--json").out)
     assert found["snapshot"] == {"offset": offset, "content_type": "text/plain", "text": "two"}
     assert found["messages"] == [{"value": [1]}]
-    assert run("tail", *place, "--offset", found["next_offset"]).out == b""
+    assert run("tail", *stream, "--offset", found["next_offset"]).out == b""
 
 
 def test_a_binary_snapshot_in_json(run: Run, counted: tuple[str, str]) -> None:
@@ -123,15 +123,15 @@ def test_a_binary_snapshot_in_json(run: Run, counted: tuple[str, str]) -> None:
 
 def test_messages_that_a_snapshot_covers_cannot_be_read(run: Run, counted: tuple[str, str]) -> None:
     bucket, offset = counted
-    place = ("s", "-b", bucket)
-    run("snapshot", "put", *place, "-", "--offset", offset, stdin=b"2")
+    stream = ("s", "-b", bucket)
+    run("snapshot", "put", *stream, "-", "--offset", offset, stdin=b"2")
     first = "0000000000000001_0000000000000002"
-    done = run("read", *place, "--offset", first)
+    done = run("read", *stream, "--offset", first)
     assert done.code == 7
     assert f"tailrace bootstrap s -b {bucket}, or --offset {offset}" in done.err
-    assert run("read", *place).code == 7
-    assert run("read", *place, "--offset", offset).lines == ["[1]"]
-    assert run("tail", *place).lines == ["[1]"]
+    assert run("read", *stream).code == 7
+    assert run("read", *stream, "--offset", offset).lines == ["[1]"]
+    assert run("tail", *stream).lines == ["[1]"]
 
 
 def test_snapshots_need_a_bucket(run: Run, name: str) -> None:

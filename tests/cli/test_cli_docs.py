@@ -106,6 +106,7 @@ def test_every_exit_code_is_documented() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_every_example_prints_what_it_says(tmp_path: Path) -> None:
     blocks = examples(PAGE)
     programs = Path(sys.executable).parent

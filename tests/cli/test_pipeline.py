@@ -141,7 +141,7 @@ def test_no_server(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "expected"),
     [
         (
             ("archive", "bucket", "t", "--conf", "spark.x"),
@@ -157,20 +157,20 @@ def test_no_server(run: Run) -> None:
         (("replay", "table"), "Missing option '--id'"),
     ],
 )
-def test_an_invalid_call(run: Run, args: tuple[str, ...], told: str) -> None:
+def test_an_invalid_call(run: Run, args: tuple[str, ...], expected: str) -> None:
     done = run("pipeline", *args)
     assert done.code == 2
-    assert told in done.err.splitlines()[0]
+    assert expected in done.err.splitlines()[0]
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "expected"),
     [(("sum",), "is none of last-write-wins"), (("last-write-wins",), "needs the path of the key")],
 )
-def test_no_such_fold(run: Run, bucket: str, args: tuple[str, ...], told: str) -> None:
+def test_no_such_fold(run: Run, bucket: str, args: tuple[str, ...], expected: str) -> None:
     done = run("pipeline", "fold", bucket, *args)
     assert done.code == 2
-    assert told in done.err.splitlines()[0]
+    assert expected in done.err.splitlines()[0]
 
 
 def without(modules: str, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -223,7 +223,7 @@ def test_options_are_named_after_the_arguments_of_their_jobs() -> None:
         "replay": (replay._OPTIONS, FORMAT, PARTITIONS),
         "mirror": (PARTITIONS, SELECTION, FOLLOWING),
     }
-    assert set(options) == set(pipeline._JOBS)
+    assert set(options) == set(pipeline._Jobs.names)
     for name, groups in options.items():
         function = getattr(import_module(f"tailrace.spark.jobs.{name}"), name)
         assert shared.union(*groups) <= set(signature(function).parameters)

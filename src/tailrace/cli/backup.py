@@ -39,9 +39,9 @@ class _BackupFlows:
 
     def _pieces(self) -> Flow[None]:
         call = yield from make_call(self._options, "POST", self.url)
-        answer = yield from expect(call, self._options.retry, 200)
-        length = answer.headers.get("content-length", "")
-        if answer.headers.get("content-type") != _TAR or not length.isdecimal():
+        response = yield from expect(call, self._options.retry, 200)
+        length = response.headers.get("content-length", "")
+        if response.headers.get("content-type") != _TAR or not length.isdecimal():
             raise AnswerInvalid(self.url, "the response is not a backup")
         yield Give((int(length),))
         left = int(length)

@@ -85,7 +85,7 @@ def _print(text: str, end: str = "\n") -> None:
 
 
 def _follow_twice(url: str, count: int) -> list[str]:
-    """The words that a reader got, which is killed halfway, and another one after it."""
+    """Read with a process that is killed halfway, and then with another; returns the words."""
     page = _Page()
     offset = "-1"
     for until in (count // 2, count):

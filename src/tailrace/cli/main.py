@@ -3,40 +3,30 @@
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 import click
 from click.exceptions import NoArgsIsHelpError
 
 from tailrace import __version__
 from tailrace.cli.failures import Failure, print_error
+from tailrace.cli.lazy_group import LazyGroup
 from tailrace.cli.output import flush_output, output_errors
 from tailrace.cli.stdio import OutputEnded, discard, print_stderr, reopen_closed
 from tailrace.exceptions import ExitCode
 
 __all__ = ["main"]
 
-# The names of subcommands, in the order of the help; `import` is a keyword and no module's name.
-_COMMANDS: Final = (
-    "serve", "demo", "create", "append", "read", "tail", "head", "close", "rm", "ls", "bucket",
-    "snapshot", "bootstrap", "import", "export", "pipeline", "token", "backup", "restore", "check",
-    "compact", "completion",
-)  # fmt: skip
 
+class _Commands(LazyGroup):
+    """Client commands do not load the libraries of the server, nor `serve` those of the client."""
 
-class _Commands(click.Group):
-    """Subcommands by name. Those of the client do not load the libraries of the server."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        name = "import_" if cmd_name == "import" else cmd_name
-        command: click.Command = getattr(import_module(f"tailrace.cli.{name}"), name)
-        return command
+    package = "tailrace.cli"
+    names = (
+        "serve", "demo", "create", "append", "read", "tail", "head", "close", "rm", "ls", "bucket",
+        "snapshot", "bootstrap", "import", "export", "pipeline", "token", "backup", "restore",
+        "check", "compact", "completion",
+    )  # fmt: skip
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any

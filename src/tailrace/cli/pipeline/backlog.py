@@ -1,7 +1,7 @@
 """
 How much a job has to read, from listings and its checkpoint.
 
-Offsets count messages and bytes, so that a listing tells how much a stream has, and the checkpoint
+Offsets count messages and bytes, so that a listing says how much a stream has, and the checkpoint
 how much of it is done. Other servers' listings have no offsets: the numbers are then unknown.
 """
 
@@ -74,7 +74,7 @@ def table_backlog(job: Job, bucket: str, table: Path) -> Backlog:
 
 
 def backlog(bucket: str, listed: Iterable[Listed], marks: Mapping[str, str]) -> Backlog:
-    """What is not read yet of streams; `marks` has the position in those that were begun."""
+    """What a job has not read yet of streams; `marks` has its position in each that it has read."""
     found = Backlog(bucket)
     for each in listed:
         start, tail = _offset(each.earliest_offset or START.token()), _offset(each.next_offset)
