@@ -1,1 +1,1 @@
-"""The command line: its words, its output, its exit codes."""
+"""The command line: arguments, output and exit codes."""

@@ -1,12 +1,14 @@
-"""The command, in this process or in one of its own, and a server for it."""
+"""The command, in this process or in another one, and a server for it."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -38,11 +40,27 @@ class Done:
 
 
 Run = Callable[..., Done]
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """
+    Processes that are started in this block end on SIGINT.
+
+    A parent that ignores SIGINT (`nohup`, a background job) has its children ignore it as well,
+    unless there is a handler, which a new program resets to the default.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """Answers in small chunks and recycles connections often, so that every reader meets both."""
+    """Responses have small chunks and live connections are short, so that every test has both."""
     options = ("--sse-s", "0.5", "--chunk-bytes", "1000")
     with ServerProcess(tmp_path_factory.mktemp("cli"), *options) as running:
         yield running
@@ -62,24 +80,25 @@ def run(server: ServerProcess) -> Run:
 
 
 @pytest.fixture
-def start(server: ServerProcess) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Start a command in a process of its own, with pipes."""
+def start(server: ServerProcess) -> Iterator[Start]:
+    """Start a command in another process, with pipes."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*args: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [*COMMAND, *args],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "TAILRACE_URL": server.url},
-        )
+        with interruptible():
+            process = subprocess.Popen(
+                [*COMMAND, *args],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "TAILRACE_URL": server.url},
+            )
         started.append(process)
         return process
 
     yield start
     for process in started:
-        # Closes its pipes, and waits for it.
+        # `with` closes its pipes and waits for it.
         with process:
             process.kill()
 
@@ -92,7 +111,7 @@ def client(server: ServerProcess) -> Iterator[Client]:
 
 @pytest.fixture
 def name() -> str:
-    """A stream that no other test uses."""
+    """The path of a stream that no other test uses."""
     return f"cli/{next(_names)}"
 
 

@@ -1,52 +1,58 @@
-"""A command on a terminal: what somebody would see, and what they would type."""
+"""A command on a terminal: what it prints, and what is typed."""
 
 from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import termios
 import time
 from types import TracebackType
 
-from tests.cli.conftest import COMMAND
+from tests.cli.conftest import COMMAND, interruptible
 
 LIMIT_S = 60.0
 
 
 class Terminal:
-    """One command on a terminal of its own."""
+    """One command on a new terminal."""
 
     def __init__(self, url: str, *args: str, columns: int = 120, term: str = "xterm") -> None:
         self.seen = ""
         self._master, slave = pty.openpty()
-        # What is typed is not shown: only what the command prints.
+        # Without echo: the terminal shows only what the command prints.
         attributes = termios.tcgetattr(slave)
         attributes[3] &= ~termios.ECHO
         termios.tcsetattr(slave, termios.TCSANOW, attributes)
-        self.process = subprocess.Popen(
-            [*COMMAND, *args],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={**os.environ, "TAILRACE_URL": url, "COLUMNS": str(columns), "TERM": term},
-            start_new_session=True,
-        )
+        with interruptible():
+            self.process = subprocess.Popen(
+                [*COMMAND, *args],
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                env={**os.environ, "TAILRACE_URL": url, "COLUMNS": str(columns), "TERM": term},
+                start_new_session=True,
+            )
         os.close(slave)
 
     def enter(self, text: str) -> None:
         os.write(self._master, text.encode())
 
     def wait_for(self, text: str) -> None:
-        """Until it was printed."""
+        """Read until the command has printed this text."""
         while text not in self.seen:
             assert self._read(), f"it ended without {text!r}: {self.seen!r}"
 
     def finish(self) -> int:
-        """Until the command ends; its exit code."""
+        """Read until the command ends; returns its exit code."""
         while self._read():
             pass
         return self.process.wait(LIMIT_S)
+
+    def without_escapes(self) -> str:
+        """What it printed, without control sequences."""
+        return re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", self.seen)
 
     def _read(self) -> bool:
         os.set_blocking(self._master, False)
@@ -58,11 +64,11 @@ class Terminal:
                 time.sleep(0.01)
                 continue
             except OSError:
-                # Linux: nobody holds the other end any more.
+                # Linux: every process has closed the other end.
                 return False
             self.seen += piece.decode().replace("\r\n", "\n")
             return bool(piece)
-        raise AssertionError(f"nothing came any more: {self.seen!r}")
+        raise AssertionError(f"no output for {LIMIT_S} s: {self.seen!r}")
 
     def __enter__(self) -> Terminal:
         return self

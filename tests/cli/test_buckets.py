@@ -14,7 +14,7 @@ from tailrace.client import Client
 from tests.cli.conftest import Run
 
 
-def test_a_bucket_from_its_creation_to_its_end(run: Run, bucket: str) -> None:
+def test_the_life_of_a_bucket(run: Run, bucket: str) -> None:
     assert run("bucket", "create", bucket).code == 4
     assert run("bucket", "create", bucket, "--exist-ok").code == 0
     assert "streams: 0" in run("bucket", "info", bucket).lines
@@ -31,7 +31,7 @@ def test_a_bucket_from_its_creation_to_its_end(run: Run, bucket: str) -> None:
     )
 
 
-def test_a_stream_of_a_bucket_that_is_not_there(run: Run) -> None:
+def test_a_stream_in_a_bucket_that_does_not_exist(run: Run) -> None:
     done = run("create", "s", "-b", "nowhere")
     assert (done.code, "hint: create it first: tailrace bucket create nowhere" in done.err) == (
         3,
@@ -39,7 +39,7 @@ def test_a_stream_of_a_bucket_that_is_not_there(run: Run) -> None:
     )
 
 
-def test_ls_has_names_a_table_or_objects(run: Run, bucket: str) -> None:
+def test_ls_prints_names_a_table_or_objects(run: Run, bucket: str) -> None:
     for stream in ("b", "a é", "ab"):
         run("append", stream, "-b", bucket, "--create", "x" * 2000)
     run("close", "b", "-b", bucket)
@@ -58,12 +58,12 @@ def test_ls_has_names_a_table_or_objects(run: Run, bucket: str) -> None:
     assert {row.index("text/plain") for row in rows} == {title.index("TYPE")}
 
 
-def test_ls_of_an_empty_bucket_is_nothing(run: Run, bucket: str) -> None:
+def test_ls_of_an_empty_bucket_prints_nothing(run: Run, bucket: str) -> None:
     assert run("ls", bucket, "-l").out == b""
     assert run("ls", "nowhere").code == 3
 
 
-def test_a_name_cannot_play_with_a_table(run: Run, client: Client, bucket: str) -> None:
+def test_control_characters_in_a_name_are_replaced(run: Run, client: Client, bucket: str) -> None:
     client.bucket(bucket).stream("a\x1b[31m\nb").create("text/plain")
     (_, row) = run("ls", bucket, "-l").lines
     assert row.startswith("a?[31m b")
@@ -71,45 +71,47 @@ def test_a_name_cannot_play_with_a_table(run: Run, client: Client, bucket: str) 
 
 @pytest.fixture
 def counted(run: Run, bucket: str) -> tuple[str, str]:
-    """Three messages, and the offset after the second; the bucket they are in."""
+    """A bucket with a stream of three messages, and the offset after the second."""
     run("create", "s", "-b", bucket, "--json")
     offset = run("append", "s", "-b", bucket, "1", "1", "--print-offset").text.strip()
     run("append", "s", "-b", bucket, "[1]")
     return bucket, offset
 
 
-def test_a_snapshot_is_put_and_got(run: Run, counted: tuple[str, str], tmp_path: Path) -> None:
+def test_put_and_get_a_snapshot(run: Run, counted: tuple[str, str], tmp_path: Path) -> None:
     bucket, offset = counted
-    place = ("s", "-b", bucket)
-    missing = run("snapshot", "get", *place)
+    stream = ("s", "-b", bucket)
+    missing = run("snapshot", "get", *stream)
     assert (missing.code, "tailrace snapshot put s" in missing.err) == (3, True)
-    put = ("snapshot", "put", *place, "-", "--offset", offset, "--type", "application/json")
+    put = ("snapshot", "put", *stream, "-", "--offset", offset, "--type", "application/json")
     assert run(*put, stdin=b'{"sum": 2.0}').code == 0
-    assert run("snapshot", "get", *place).out == b'{"sum": 2.0}'
-    found = run("snapshot", "get", *place, "--json")
+    assert run("snapshot", "get", *stream).out == b'{"sum": 2.0}'
+    found = run("snapshot", "get", *stream, "--json")
     assert json.loads(found.out) == {
         "offset": offset,
         "content_type": "application/json",
         "value": {"sum": 2},
     }
     file = tmp_path / "snapshot"
-    assert run("snapshot", "get", *place, "-o", str(file)).code == 0
+    assert run("snapshot", "get", *stream, "-o", str(file)).code == 0
     assert file.read_bytes() == b'{"sum": 2.0}'
     assert list(tmp_path.iterdir()) == [file]
     other = run(*put, stdin=b"3")
     assert (other.code, other.err.splitlines()[1]) == (4, "hint: publish at a later offset")
 
 
-def test_bootstrap_is_the_snapshot_and_the_rest(run: Run, counted: tuple[str, str]) -> None:
+def test_bootstrap_prints_the_snapshot_and_later_messages(
+    run: Run, counted: tuple[str, str]
+) -> None:
     bucket, offset = counted
-    place = ("s", "-b", bucket)
-    assert run("bootstrap", *place).lines == ["1", "1", "[1]"]
-    run("snapshot", "put", *place, "-", "--offset", offset, "--type", "text/plain", stdin=b"two")
-    assert run("bootstrap", *place).lines == ["two", "[1]"]
-    found = json.loads(run("bootstrap", *place, "--json").out)
+    stream = ("s", "-b", bucket)
+    assert run("bootstrap", *stream).lines == ["1", "1", "[1]"]
+    run("snapshot", "put", *stream, "-", "--offset", offset, "--type", "text/plain", stdin=b"two")
+    assert run("bootstrap", *stream).lines == ["two", "[1]"]
+    found = json.loads(run("bootstrap", *stream, "--json").out)
     assert found["snapshot"] == {"offset": offset, "content_type": "text/plain", "text": "two"}
     assert found["messages"] == [{"value": [1]}]
-    assert run("tail", *place, "--offset", found["next_offset"]).out == b""
+    assert run("tail", *stream, "--offset", found["next_offset"]).out == b""
 
 
 def test_a_binary_snapshot_in_json(run: Run, counted: tuple[str, str]) -> None:
@@ -119,27 +121,27 @@ def test_a_binary_snapshot_in_json(run: Run, counted: tuple[str, str]) -> None:
     assert base64.b64decode(found["base64"]) == b"\xff\x00"
 
 
-def test_what_was_dropped_is_gone(run: Run, counted: tuple[str, str]) -> None:
+def test_messages_that_a_snapshot_covers_cannot_be_read(run: Run, counted: tuple[str, str]) -> None:
     bucket, offset = counted
-    place = ("s", "-b", bucket)
-    run("snapshot", "put", *place, "-", "--offset", offset, stdin=b"2")
+    stream = ("s", "-b", bucket)
+    run("snapshot", "put", *stream, "-", "--offset", offset, stdin=b"2")
     first = "0000000000000001_0000000000000002"
-    done = run("read", *place, "--offset", first)
+    done = run("read", *stream, "--offset", first)
     assert done.code == 7
     assert f"tailrace bootstrap s -b {bucket}, or --offset {offset}" in done.err
-    assert run("read", *place).code == 7
-    assert run("read", *place, "--offset", offset).lines == ["[1]"]
-    assert run("tail", *place).lines == ["[1]"]
+    assert run("read", *stream).code == 7
+    assert run("read", *stream, "--offset", offset).lines == ["[1]"]
+    assert run("tail", *stream).lines == ["[1]"]
 
 
-def test_snapshots_are_of_buckets(run: Run, name: str) -> None:
+def test_snapshots_need_a_bucket(run: Run, name: str) -> None:
     run("create", name)
     for args in (("snapshot", "get", name), ("bootstrap", name)):
         done = run(*args)
         assert (done.code, "--bucket" in done.err) == (2, True)
 
 
-def test_sizes_and_ages_for_people() -> None:
+def test_readable_sizes_and_ages() -> None:
     assert [human_bytes(size) for size in (0, 1023, 1536, 1 << 20, 5 << 40)] == [
         "0 B",
         "1023 B",

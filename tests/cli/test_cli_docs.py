@@ -1,8 +1,8 @@
 """
-docs/cli.md says what there is, all of it, and each of its examples prints what it says.
+docs/cli.md has every command and option, and its examples print what it says.
 
-Method: compare the page with the commands themselves, and run its examples in their order against
-one server.
+Method: compare the page with the tree of commands, and run the examples in order against one
+server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import click
 import pytest
 
 from tailrace.cli import main
-from tailrace.cli.failures import ExitCode
+from tailrace.exceptions import ExitCode
 from tests.docs.test_docs import RUNNERS, doc, examples
 from tests.support.server import ServerProcess
 
@@ -31,7 +31,7 @@ _OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][a-z-]*")
 def commands(
     command: click.Command = main, words: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, with its words."""
+    """Every command that is not a group, by its words."""
     if not isinstance(command, click.Group):
         yield " ".join(words), command
         return
@@ -76,7 +76,7 @@ def test_every_command_is_documented_with_its_options(words: str) -> None:
     (heading,) = [each for each in sections() if re.match(rf"`tailrace {words}[ `]", each)]
     documented = options_in_tables(sections()[heading])
     if words == "serve":
-        # The table of settings, which tests/docs compares with it.
+        # Its options are the settings, which tests/docs checks.
         assert documented == set()
         return
     command = COMMANDS[words]
@@ -86,13 +86,13 @@ def test_every_command_is_documented_with_its_options(words: str) -> None:
         assert heading == " ".join(wanted) + "`"
 
 
-def test_the_options_that_commands_share_are_documented() -> None:
+def test_shared_options_are_documented() -> None:
     shared = options_in_tables(sections()["Streams and servers"])
     assert shared == SERVER_OPTIONS | STREAM_OPTIONS
     assert shared <= options_of(COMMANDS["read"])
 
 
-def test_the_page_names_nothing_that_is_not_there() -> None:
+def test_the_page_has_no_option_or_command_that_does_not_exist() -> None:
     there = {"--version"}.union(*map(options_of, COMMANDS.values()))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", doc(PAGE)))
     assert named <= there
@@ -105,6 +105,8 @@ def test_every_exit_code_is_documented() -> None:
     assert [int(code) for code in documented] == list(ExitCode)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_every_example_prints_what_it_says(tmp_path: Path) -> None:
     blocks = examples(PAGE)
     programs = Path(sys.executable).parent
@@ -129,6 +131,6 @@ def test_every_example_prints_what_it_says(tmp_path: Path) -> None:
             assert (done.returncode, done.stderr) == (0, ""), text
             following = blocks[index + 1 :][:1]
             expected = following[0][1] if following and following[0][0] == "text" else ""
-            # How long ago depends on the machine.
+            # The age depends on the machine.
             printed = re.sub(r"\d+s ago", "0s ago", done.stdout)
             assert printed.strip() == expected.strip(), text

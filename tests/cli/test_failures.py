@@ -1,4 +1,4 @@
-"""How the command fails: an exit code for each kind, one line, perhaps a hint, never a trace."""
+"""How commands fail: an exit code, one line, an optional hint, and no stack trace."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tailrace.cli.failures import ExitCode
 from tailrace.client import Client
+from tailrace.exceptions import ExitCode
 from tests.cli.conftest import Run
 
 NOWHERE = "http://127.0.0.1:1"
 
 
 @pytest.fixture
-def answering() -> Iterator[Callable[..., str]]:
-    """A server that gives one answer to everything; its URL."""
+def responding() -> Iterator[Callable[..., str]]:
+    """The URL of a server that sends the same response to every request."""
     servers: list[ThreadingHTTPServer] = []
 
     def start(status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> str:
@@ -48,144 +48,147 @@ def answering() -> Iterator[Callable[..., str]]:
         server.server_close()
 
 
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [
-        (400, ExitCode.FAILED),
-        (401, ExitCode.UNAUTHORIZED),
-        (403, ExitCode.UNAUTHORIZED),
-        (404, ExitCode.NOT_FOUND),
-        (409, ExitCode.CONFLICT),
-        (410, ExitCode.GONE),
-        (413, ExitCode.FAILED),
-        (429, ExitCode.FAILED),
-        (500, ExitCode.FAILED),
-        (507, ExitCode.FAILED),
-    ],
-)
-def test_each_refusal_has_its_code(
-    run: Run, answering: Callable[..., str], status: int, code: ExitCode
-) -> None:
-    done = run("close", "x", "--retries", "0", url=answering(status, body=b"no\x1b[2J\nand no"))
-    assert done.code == code
-    first, *hints = done.err.splitlines()
-    assert first == f"tailrace: x: no?[2J and no ({status})"
-    assert len(hints) < 2 and all(hint.startswith("hint: ") for hint in hints)
+CODES = [
+    (400, ExitCode.FAILED),
+    (401, ExitCode.UNAUTHORIZED),
+    (403, ExitCode.UNAUTHORIZED),
+    (404, ExitCode.NOT_FOUND),
+    (409, ExitCode.CONFLICT),
+    (410, ExitCode.GONE),
+    (413, ExitCode.FAILED),
+    (429, ExitCode.FAILED),
+    (500, ExitCode.FAILED),
+    (507, ExitCode.FAILED),
+]
 
 
-def test_a_token_is_hinted_at_and_can_be_sent(run: Run, answering: Callable[..., str]) -> None:
-    done = run("head", "x", url=answering(401))
+def test_each_status_has_its_exit_code(run: Run, responding: Callable[..., str]) -> None:
+    for status, code in CODES:
+        done = run(
+            "close", "x", "--retries", "0", url=responding(status, body=b"no\x1b[2J\nand no")
+        )
+        assert done.code == code
+        first, *hints = done.err.splitlines()
+        assert first == f"tailrace: x: no?[2J and no ({status})"
+        assert len(hints) < 2 and all(hint.startswith("hint: ") for hint in hints)
+
+
+def test_a_401_has_a_hint_about_tokens(run: Run, responding: Callable[..., str]) -> None:
+    done = run("head", "x", url=responding(401))
     assert (done.code, "--token" in done.err) == (6, True)
 
 
-def test_a_server_that_is_no_server_of_streams(run: Run, answering: Callable[..., str]) -> None:
-    done = run("head", "x", url=answering(200, body=b"<html>"))
+def test_a_server_of_another_kind_has_a_hint_about_the_url(
+    run: Run, responding: Callable[..., str]
+) -> None:
+    done = run("head", "x", url=responding(200, body=b"<html>"))
     assert (done.code, "hint: is this the URL" in done.err) == (1, True)
 
 
-def test_a_server_that_says_to_come_back_later_is_not_waited_for(
-    run: Run, answering: Callable[..., str]
+def test_a_long_retry_after_is_not_waited_for(
+    run: Run, responding: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within the test's own time limit."""
-    done = run("head", "x", url=answering(503, {"Retry-After": "1000"}))
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    done = run("head", "x", url=responding(503, {"Retry-After": "1000"}))
     assert done.code == ExitCode.FAILED
+    assert len(pauses) == 4 and max(pauses) <= 1.0
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ("create", "x"),
-        ("append", "x", "1"),
-        ("read", "x"),
-        ("tail", "-f", "x"),
-        ("head", "x"),
-        ("close", "x"),
-        ("rm", "x"),
-        ("ls", "buck"),
-        ("bucket", "create", "buck"),
-        ("bucket", "info", "buck"),
-        ("bucket", "rm", "buck"),
-        ("snapshot", "get", "x", "-b", "buck"),
-        ("snapshot", "put", "x", "-b", "buck", "--offset", "0", "-"),
-        ("bootstrap", "x", "-b", "buck"),
-        ("import", "-", "x"),
-        ("export", "x", "-"),
-    ],
-    ids=" ".join,
-)
-def test_without_a_server_every_command_says_so(run: Run, args: tuple[str, ...]) -> None:
-    done = run(*args, "--retries", "0", url=NOWHERE)
-    assert (done.code, done.out) == (5, b"")
-    first, hint = done.err.splitlines()
-    assert first.startswith(f"tailrace: cannot reach {NOWHERE}/")
-    assert hint == "hint: is the server running? start one with: tailrace serve"
+COMMANDS = [
+    ("create", "x"),
+    ("append", "x", "1"),
+    ("read", "x"),
+    ("tail", "-f", "x"),
+    ("head", "x"),
+    ("close", "x"),
+    ("rm", "x"),
+    ("ls", "buck"),
+    ("bucket", "create", "buck"),
+    ("bucket", "info", "buck"),
+    ("bucket", "rm", "buck"),
+    ("snapshot", "get", "x", "-b", "buck"),
+    ("snapshot", "put", "x", "-b", "buck", "--offset", "0", "-"),
+    ("bootstrap", "x", "-b", "buck"),
+    ("import", "-", "x"),
+    ("export", "x", "-"),
+]
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ("nothing",),
-        ("read",),
-        ("read", ""),
-        ("read", "x", "--nothing"),
-        ("read", "x", "--url", "localhost:4437"),
-        ("read", "x", "--url", "http://host:port"),
-        ("read", "http://"),
-        ("read", "x", "--header", "no colon"),
-        ("read", "x", "--header", "a: b\nc: d"),
-        ("read", "x", "--timeout", "0"),
-        ("tail", "x", "-n", "-1"),
-        ("import", "file"),
-        ("snapshot", "put", "x", "-b", "buck", "-"),
-        ("completion", "cmd"),
-        ("read", "\udcff"),
-        ("rm", "\udcff"),
-        ("import", "-", "\udcff"),
-        ("read", "x", "-b", "\udcff"),
-        ("read", "x", "-b", "a b"),
-        ("bucket", "create", "v1"),
-        ("bucket", "create", ""),
-        ("ls", "buck", "--prefix", "\udcff"),
-        ("ls", "buck", "--after", "\udcff"),
-        ("read", "x", "--offset", "\udcff"),
-        ("create", "x", "--type", "\udcff"),
-        ("create", "x", "--type", "a/b\nc: d"),
-        ("create", "x", "--type", "日"),
-        ("create", "x", "--type", ""),
-        ("append", "x", "1", "--producer", "\udcff"),
-        ("append", "x", "1", "--producer", ""),
-        ("append", "x", "1", "--producer", "p", "--epoch", str(2**53)),
-        ("read", "x", "--timeout", "nan"),
-        ("read", "x", "--timeout", "inf"),
-        ("read", "x", "--timeout", "1e300"),
-        ("demo", "--pause", "nan"),
-        ("read", "x", "--url", "\udcff"),
-        ("read", "x", "--url", "http://a b/"),
-        ("read", "x", "--url", "http://.../"),
-        ("read", "x", "--url", f"http://{'a' * 80}/"),
-        ("read", "x", "--url", "http://host/ä"),
-        ("read", "x", "--url", "http://host/?a=b"),
-        ("read", "x", "--url", "http://host/#a"),
-        ("read", "HTTP://..."),
-        ("read", "x", "-H", "content-length: 1"),
-        ("read", "x", "-H", "Host: a"),
-    ],
-    ids=ascii,
-)
-def test_a_wrong_call_is_told_in_a_line(run: Run, args: tuple[str, ...]) -> None:
-    done = run(*args)
-    assert (done.code, done.out) == (2, b"")
-    first, hint = done.err.splitlines()
-    assert first.startswith("tailrace: ")
-    assert hint.startswith("hint: tailrace ") and hint.endswith("--help")
+def test_without_a_server_every_command_says_so(run: Run) -> None:
+    for args in COMMANDS:
+        done = run(*args, "--retries", "0", url=NOWHERE)
+        assert (done.code, done.out) == (5, b"")
+        first, hint = done.err.splitlines()
+        assert first.startswith(f"tailrace: cannot reach {NOWHERE}/")
+        assert hint == "hint: is the server running? start one with: tailrace serve"
 
 
-def test_a_family_of_commands_alone_shows_its_help(run: Run) -> None:
+INVALID = [
+    ("nothing",),
+    ("read",),
+    ("read", ""),
+    ("read", "x", "--nothing"),
+    ("read", "x", "--url", "localhost:4437"),
+    ("read", "x", "--url", "http://host:port"),
+    ("read", "http://"),
+    ("read", "x", "--header", "no colon"),
+    ("read", "x", "--header", "a: b\nc: d"),
+    ("read", "x", "--timeout", "0"),
+    ("tail", "x", "-n", "-1"),
+    ("import", "file"),
+    ("snapshot", "put", "x", "-b", "buck", "-"),
+    ("completion", "cmd"),
+    ("read", "\udcff"),
+    ("rm", "\udcff"),
+    ("import", "-", "\udcff"),
+    ("read", "x", "-b", "\udcff"),
+    ("read", "x", "-b", "a b"),
+    ("bucket", "create", "v1"),
+    ("bucket", "create", ""),
+    ("ls", "buck", "--prefix", "\udcff"),
+    ("ls", "buck", "--after", "\udcff"),
+    ("read", "x", "--offset", "\udcff"),
+    ("create", "x", "--type", "\udcff"),
+    ("create", "x", "--type", "a/b\nc: d"),
+    ("create", "x", "--type", "日"),
+    ("create", "x", "--type", ""),
+    ("append", "x", "1", "--producer", "\udcff"),
+    ("append", "x", "1", "--producer", ""),
+    ("append", "x", "1", "--producer", "p", "--epoch", str(2**53)),
+    ("read", "x", "--timeout", "nan"),
+    ("read", "x", "--timeout", "inf"),
+    ("read", "x", "--timeout", "1e300"),
+    ("demo", "--pause", "nan"),
+    ("read", "x", "--url", "\udcff"),
+    ("read", "x", "--url", "http://a b/"),
+    ("read", "x", "--url", "http://.../"),
+    ("read", "x", "--url", f"http://{'a' * 80}/"),
+    ("read", "x", "--url", "http://host/ä"),
+    ("read", "x", "--url", "http://host/?a=b"),
+    ("read", "x", "--url", "http://host/#a"),
+    ("read", "HTTP://..."),
+    ("read", "http://host/x?a=b"),
+    ("read", "x", "-H", "content-length: 1"),
+    ("read", "x", "-H", "Host: a"),
+]
+
+
+def test_an_invalid_call_is_reported_in_one_line(run: Run) -> None:
+    for args in INVALID:
+        done = run(*args)
+        assert (done.code, done.out) == (2, b"")
+        first, hint = done.err.splitlines()
+        assert first.startswith("tailrace: ")
+        assert hint.startswith("hint: tailrace ") and hint.endswith("--help")
+
+
+def test_a_group_without_a_command_prints_its_help(run: Run) -> None:
     done = run("snapshot")
     assert (done.code, "Usage: tailrace snapshot" in done.err) == (2, True)
 
 
-def test_a_setting_that_cannot_be(run: Run) -> None:
+def test_an_invalid_setting(run: Run) -> None:
     done = run("serve", "--port", "x")
     assert (done.code, done.err) == (2, "tailrace: --port must be a whole number, not 'x'\n")
 
@@ -197,33 +200,35 @@ def test_a_password_is_not_repeated(run: Run) -> None:
             assert (done.code, "secret" in done.err) == (2, False)
 
 
-def test_a_value_that_looks_like_an_option(run: Run) -> None:
+def test_a_value_that_begins_with_a_dash_has_a_hint(run: Run) -> None:
     done = run("append", "x", "-5")
-    assert (done.code, "comes after --" in done.err) == (2, True)
+    assert (done.code, "after --" in done.err) == (2, True)
 
 
-def test_a_url_in_capitals_is_one(run: Run, name: str, client: Client) -> None:
+def test_the_scheme_of_a_url_may_be_in_capitals(run: Run, name: str, client: Client) -> None:
     run("append", name, "--create", "x")
     url = client.stream(name).url.replace("http:", "HTTP:")
     assert run("read", url, url=NOWHERE).out == b"x"
 
 
-def test_why_a_name_is_refused_is_told_also_by_what_asks_with_head(run: Run) -> None:
+def test_the_reason_is_printed_although_responses_to_head_have_none(run: Run) -> None:
     done = run("read", "a//b")
     assert (done.code, "must not have an empty segment" in done.err) == (1, True)
 
 
-def test_a_refusal_without_a_reason(run: Run, answering: Callable[..., str]) -> None:
-    assert run("head", "x", url=answering(400)).err == "tailrace: x: the server refused it (400)\n"
+def test_a_refusal_without_a_reason(run: Run, responding: Callable[..., str]) -> None:
+    assert run("head", "x", url=responding(400)).err == "tailrace: x: the server refused it (400)\n"
 
 
-def test_where_a_server_sends_us_on_to(run: Run, answering: Callable[..., str]) -> None:
-    done = run("head", "x", url=answering(302, {"Location": "https://there/x"}))
+def test_the_target_of_a_redirect_is_printed(run: Run, responding: Callable[..., str]) -> None:
+    done = run("head", "x", url=responding(302, {"Location": "https://there/x"}))
     assert (done.code, "https://there/x" in done.err) == (1, True)
 
 
-def test_bootstrap_gives_up_as_soon_as_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries of retries would be twenty-five attempts."""
+def test_bootstrap_gives_up_as_soon_as_other_commands(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nested retries would be twenty-five attempts."""
     pauses: list[float] = []
     monkeypatch.setattr("time.sleep", pauses.append)
     assert run("bootstrap", "x", "-b", "buck", url=NOWHERE).code == 5

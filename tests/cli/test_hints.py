@@ -1,4 +1,4 @@
-"""Hints can be typed as they are, and lead somewhere."""
+"""Commands in hints work as they are printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 def hinted(text: str) -> list[str]:
-    """The words of the command that a hint ends with, without `tailrace`."""
+    """The arguments of the command at the end of a hint."""
     return shlex.split(text.strip().rpartition("tailrace ")[2])
 
 
@@ -23,13 +23,13 @@ def test_a_hint_is_quoted_and_works(run: Run, bucket: str) -> None:
         assert run("head", "-b", bucket, "--", path).code == 0
 
 
-def test_a_hint_names_the_server_and_no_token(run: Run, server: ServerProcess, name: str) -> None:
+def test_a_hint_has_the_server_and_no_token(run: Run, server: ServerProcess, name: str) -> None:
     done = run("head", name, "--url", server.url, "-H", "Authorization: secret", url=NOWHERE)
     assert hinted(done.err) == ["create", name, "--url", server.url, "-H", "Authorization: …"]
     assert "--url" not in run("head", name).err
 
 
-def test_json_into_what_is_missing(run: Run, name: str) -> None:
+def test_a_hint_for_a_missing_json_stream(run: Run, name: str) -> None:
     for args in (("import", "-", name), ("append", "--json", name, "1")):
         done = run(*args)
         assert (done.code, "--create" in done.err) == (3, True)
@@ -38,7 +38,7 @@ def test_json_into_what_is_missing(run: Run, name: str) -> None:
     assert run("append", "--json", name, "1").code == 0
 
 
-def test_import_of_what_is_no_json_stream(run: Run, bucket: str, tmp_path: Path) -> None:
+def test_a_hint_for_import_into_another_type(run: Run, bucket: str, tmp_path: Path) -> None:
     file = tmp_path / "a file"
     file.write_text("1\n")
     run("create", "s", "-b", bucket)
@@ -47,13 +47,13 @@ def test_import_of_what_is_no_json_stream(run: Run, bucket: str, tmp_path: Path)
     assert run("read", "s", "-b", bucket).out == b"1\n"
 
 
-def test_what_is_to_be_removed_need_not_be_created(run: Run, bucket: str) -> None:
+def test_no_hint_to_create_what_is_to_be_removed(run: Run, bucket: str) -> None:
     for args in (("rm", "s"), ("rm", "s", "-b", bucket), ("bucket", "rm", "nowhere")):
         done = run(*args)
         assert (done.code, len(done.err.splitlines())) == (3, 1)
 
 
-def test_a_missing_bucket_is_told_by_what_asks_with_head(run: Run) -> None:
+def test_a_missing_bucket_is_reported_as_such(run: Run) -> None:
     done = run("read", "s", "-b", "nowhere")
     assert (done.code, done.err.splitlines()) == (
         3,
@@ -64,7 +64,7 @@ def test_a_missing_bucket_is_told_by_what_asks_with_head(run: Run) -> None:
     )
 
 
-def test_buckets_that_are_there_or_full(run: Run, bucket: str) -> None:
+def test_hints_for_buckets_that_exist_or_have_streams(run: Run, bucket: str) -> None:
     assert "--exist-ok" in run("bucket", "create", bucket).err
     run("create", "s", "-b", bucket)
     done = run("bucket", "rm", bucket)
@@ -72,7 +72,7 @@ def test_buckets_that_are_there_or_full(run: Run, bucket: str) -> None:
     assert run(*hinted(done.err)).lines == ["s"]
 
 
-def test_an_offset_that_no_snapshot_can_have(run: Run, bucket: str) -> None:
+def test_an_invalid_offset_of_a_snapshot(run: Run, bucket: str) -> None:
     run("create", "s", "-b", bucket)
     for offset in ("bogus", "now"):
         done = run("snapshot", "put", "s", "-", "-b", bucket, "--offset", offset, stdin=b"x")

@@ -1,4 +1,4 @@
-"""Where the token of the environment goes: to the server that it is for, and nowhere else."""
+"""TAILRACE_TOKEN is sent to the server at --url, and to no other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOTICE = "TAILRACE_TOKEN is for "
 
 
 class Listener:
-    """A server that writes down who asked."""
+    """A server that records the Authorization headers that it gets."""
 
     def __init__(self) -> None:
         heard: list[str | None] = []
@@ -56,7 +56,7 @@ def token(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "home", ["http://127.0.0.1:9", "https://127.0.0.1:{port}", "http://localhost:{port}"]
 )
-def test_a_url_of_another_origin_does_not_get_it(run: Run, listener: Listener, home: str) -> None:
+def test_another_origin_does_not_get_the_token(run: Run, listener: Listener, home: str) -> None:
     home = home.format(port=listener.port)
     done = run("rm", "--yes", f"{listener.url}/v1/stream/x", url=home)
     assert (done.code, listener.heard) == (0, [None])
@@ -65,7 +65,7 @@ def test_a_url_of_another_origin_does_not_get_it(run: Run, listener: Listener, h
     assert TOKEN not in line
 
 
-def test_it_is_said_once_for_many_paths(run: Run, listener: Listener) -> None:
+def test_the_notice_is_printed_once_for_many_paths(run: Run, listener: Listener) -> None:
     paths = [f"{listener.url}/v1/stream/{name}" for name in "abc"]
     done = run("rm", "--yes", *paths, url="http://127.0.0.1:9")
     assert (done.code, listener.heard) == (0, [None] * 3)
@@ -73,14 +73,14 @@ def test_it_is_said_once_for_many_paths(run: Run, listener: Listener) -> None:
 
 
 @pytest.mark.parametrize("path", ["x", "{url}/v1/stream/x", "HTTP://127.0.0.1:{port}/v1/stream/x"])
-def test_its_own_server_gets_it(run: Run, listener: Listener, path: str) -> None:
+def test_the_server_at_url_gets_the_token(run: Run, listener: Listener, path: str) -> None:
     where = path.format(url=listener.url, port=listener.port)
     done = run("rm", "--yes", where, url=listener.url)
     assert (done.code, listener.heard, done.err) == (0, [BEARER], "")
 
 
 @pytest.mark.parametrize("option", [("--token", "mine"), ("-H", "authorization: Bearer mine")])
-def test_what_is_named_with_a_url_is_sent_to_it(
+def test_options_are_sent_to_any_server(
     run: Run, listener: Listener, option: tuple[str, str]
 ) -> None:
     done = run("rm", "--yes", *option, f"{listener.url}/v1/stream/x", url="http://127.0.0.1:9")

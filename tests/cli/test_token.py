@@ -1,4 +1,4 @@
-"""`tailrace token`: what it prints, what it leaves in the file, and what it leaves alone."""
+"""`tailrace token`: its output, and its changes to the access file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from tailrace.cli import main
-from tailrace.cli.failures import ExitCode
+from tailrace.exceptions import ExitCode
 from tailrace.server.guard.access import Access, Operation
 from tailrace.server.guard.access.token_editor import add_token
 from tailrace.server.message import Request
@@ -57,7 +57,7 @@ def asked(text: str) -> Request:
     return Request("GET", b"/", b"", {b"authorization": b"Bearer " + text.encode()}, b"")
 
 
-def test_a_new_token_works_and_is_kept_nowhere(token: Token, file: Path) -> None:
+def test_a_new_token_works_and_is_not_stored(token: Token, file: Path) -> None:
     done = token(
         "new", "--name", "chat backend", "--grant", "read,append:/chat-rooms",
         "--grant", "create:/chat-rooms/user-*", "--expires", "30d",
@@ -92,14 +92,14 @@ def test_tokens_are_listed_without_secrets(token: Token) -> None:
     assert found[1]["expires"] == "2100-01-31T00:00:00Z"
 
 
-def test_a_token_that_is_over_is_listed_as_such(token: Token, file: Path) -> None:
+def test_an_expired_token_is_listed_as_such(token: Token, file: Path) -> None:
     made(token("new", "--name", "a", "--grant", "read:/"))
     file.write_text(file.read_text() + "expires = 2020-01-01\n")
     assert token("list").lines[1].endswith("expired")
     assert json.loads(token("list", "--json").text)["expired"] is True
 
 
-def test_a_revoked_token_is_gone_and_the_others_stay(token: Token, file: Path) -> None:
+def test_revoke_removes_one_token_only(token: Token, file: Path) -> None:
     texts = [made(token("new", "--name", name, "--grant", "read:/")) for name in "abc"]
     access = Access(file)
     assert token("revoke", texts[1].split("_")[1]).code == ExitCode.DONE
@@ -116,8 +116,8 @@ def test_a_revoked_token_is_gone_and_the_others_stay(token: Token, file: Path) -
     made(token("new", "--name", "again", "--grant", "read:/"))
 
 
-def test_what_people_wrote_is_kept(token: Token, file: Path) -> None:
-    """Comments, other tables and their order, a mode, and tokens on either side of them."""
+def test_other_contents_of_the_file_are_kept(token: Token, file: Path) -> None:
+    """Comments, other tables and their order, and the mode of the file."""
     by_hand = f"""\
 # Ours.
 
@@ -147,7 +147,7 @@ grants = ["read:/public-feeds"]  # anybody
     assert "# anybody" in file.read_text()
 
 
-def test_a_link_stays_a_link(token: Token, file: Path, tmp_path: Path) -> None:
+def test_a_symbolic_link_stays(token: Token, file: Path, tmp_path: Path) -> None:
     target = tmp_path / "elsewhere.toml"
     target.write_text("# here\n")
     file.symlink_to(target)
@@ -156,8 +156,8 @@ def test_a_link_stays_a_link(token: Token, file: Path, tmp_path: Path) -> None:
     assert "[[token]]" in target.read_text()
 
 
-def test_jwts_are_no_obstacle_to_revoking(token: Token, file: Path) -> None:
-    """The keys may be where this command cannot read them."""
+def test_revoke_does_not_read_keys_of_jwts(token: Token, file: Path) -> None:
+    """The command may not have permission to read them."""
     file.write_text('[jwt]\nissuer = "a"\naudience = "b"\njwks = "/nowhere/keys.json"\n')
     text = made(token("new", "--name", "a", "--grant", "read:/"))
     assert token("revoke", text.split("_")[1]).code == ExitCode.DONE
@@ -176,14 +176,16 @@ def test_jwts_are_no_obstacle_to_revoking(token: Token, file: Path) -> None:
         (["--name", "a", "--grant", "read:/", "--expires", "999999w"], "'999999w'"),
     ],
 )
-def test_a_wrong_call_makes_nothing(token: Token, file: Path, args: list[str], said: str) -> None:
+def test_an_invalid_call_creates_no_file(
+    token: Token, file: Path, args: list[str], said: str
+) -> None:
     done = token("new", *args)
     assert done.code == ExitCode.USAGE
     assert said in done.err
     assert not file.exists()
 
 
-def test_a_file_with_a_mistake_in_it_is_left_alone(token: Token, file: Path) -> None:
+def test_an_invalid_file_is_not_changed(token: Token, file: Path) -> None:
     file.write_text("[[token]]\nid = 1\n")
     for args in (["new", "--name", "a", "--grant", "read:/"], ["list"], ["revoke", "abcd"]):
         done = token(*args)
@@ -192,7 +194,7 @@ def test_a_file_with_a_mistake_in_it_is_left_alone(token: Token, file: Path) -> 
     assert file.read_text() == "[[token]]\nid = 1\n"
 
 
-def test_without_a_file_there_is_nothing_to_list_or_revoke(token: Token, file: Path) -> None:
+def test_list_and_revoke_need_a_file(token: Token, file: Path) -> None:
     for args in (["list"], ["revoke", "abcd"]):
         done = token(*args)
         assert done.code == ExitCode.FAILED
@@ -200,8 +202,8 @@ def test_without_a_file_there_is_nothing_to_list_or_revoke(token: Token, file: P
     assert not file.exists()
 
 
-def test_many_at_once_lose_nothing(file: Path) -> None:
-    """Locks are of open files, so that threads are as good as processes here."""
+def test_concurrent_changes_are_all_stored(file: Path) -> None:
+    """File locks apply between threads as well, because each opens the file itself."""
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda _: add_token(file, "a", ["read:/"]), range(40)))
     access = Access(file)
@@ -209,15 +211,15 @@ def test_many_at_once_lose_nothing(file: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_the_variable_of_the_server_names_the_file(file: Path) -> None:
+def test_the_servers_variable_selects_the_file(file: Path) -> None:
     environment = {**os.environ, "TAILRACE_ACCESS": str(file)}
     args = [*COMMAND, "token", "new", "--name", "a", "--grant", "read:/"]
     done = subprocess.run(args, capture_output=True, text=True, env=environment, timeout=60)
     assert Access(file).identify(asked(done.stdout.strip())).id.startswith("token:")
 
 
-def test_it_needs_no_library_of_cryptography() -> None:
-    """Nor does a server that takes no JWTs: they take a while to load."""
+def test_tokens_do_not_load_cryptography() -> None:
+    """Nor does a server without JWTs: the libraries are slow to load."""
     check = (
         "import sys; import tailrace.server.guard.access.token_editor; "
         "sys.exit('cryptography' in sys.modules)"

@@ -1,11 +1,9 @@
-"""`create`, `append`, `close`, `rm`, `head`: what is stored, and what is refused."""
+"""`create`, `append`, `close`, `rm` and `head`: what is stored, and what is rejected."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-
-import pytest
 
 from tailrace.client import Client
 from tests.cli.conftest import Run
@@ -15,7 +13,7 @@ def stored(client: Client, name: str) -> bytes:
     return b"".join(chunk.data for chunk in client.stream(name).read())
 
 
-def test_a_stream_from_its_creation_to_its_end(run: Run, name: str) -> None:
+def test_the_life_of_a_stream(run: Run, name: str) -> None:
     assert run("create", name, "--json", "--ttl", "3600").code == 0
     head = json.loads(run("head", name, "--json").out)
     assert (head["content_type"], head["closed"]) == ("application/json", False)
@@ -27,21 +25,21 @@ def test_a_stream_from_its_creation_to_its_end(run: Run, name: str) -> None:
     assert run("head", name).code == 3
 
 
-def test_what_succeeds_is_silent_in_a_pipe(run: Run, name: str) -> None:
+def test_a_successful_command_prints_nothing_to_a_pipe(run: Run, name: str) -> None:
     for args in (("create", name), ("append", name, "x"), ("close", name), ("rm", name)):
         done = run(*args)
         assert (done.code, done.out, done.err) == (0, b"", "")
 
 
-def test_to_create_it_again_is_no_error_unless_it_differs(run: Run, name: str) -> None:
+def test_create_succeeds_for_an_equal_stream_only(run: Run, name: str) -> None:
     assert run("create", name).code == 0
     assert run("create", name, "--text").code == 0
     done = run("create", name, "--json")
     assert done.code == 4
-    assert done.err.endswith(f"hint: what is there: tailrace head {name}\n")
+    assert done.err.endswith(f"hint: see the existing stream: tailrace head {name}\n")
 
 
-def test_a_stream_can_be_created_closed_and_with_an_end(run: Run, name: str) -> None:
+def test_a_stream_can_be_created_closed_and_with_an_expiry(run: Run, name: str) -> None:
     options = ("--type", "text/csv", "--closed", "--expires-at", "2100-01-01T00:00:00Z")
     assert run("create", name, *options).code == 0
     lines = run("head", name).lines
@@ -49,17 +47,15 @@ def test_a_stream_can_be_created_closed_and_with_an_end(run: Run, name: str) -> 
     assert "expires_at: 2100-01-01T00:00:00Z" in lines
 
 
-@pytest.mark.parametrize(
-    "options",
-    [("--json", "--text"), ("--type", "a/b", "--json"), ("--ttl", "1", "--expires-at", "x")],
-)
-def test_options_that_exclude_each_other(run: Run, options: tuple[str, ...]) -> None:
-    done = run("create", "x", *options)
-    assert done.code == 2
-    assert done.err.startswith("tailrace: choose one of ")
+def test_options_that_exclude_each_other(run: Run) -> None:
+    pairs = [("--json", "--text"), ("--type", "a/b", "--json"), ("--ttl", "1", "--expires-at", "x")]
+    for options in pairs:
+        done = run("create", "x", *options)
+        assert done.code == 2
+        assert done.err.startswith("tailrace: choose one of ")
 
 
-def test_a_line_of_input_comes_back_as_it_is(run: Run, name: str) -> None:
+def test_a_line_of_input_is_stored_unchanged(run: Run, name: str) -> None:
     """echo hello | tailrace append x; tailrace read x"""
     run("create", name)
     run("append", name, stdin="hello\n")
@@ -68,13 +64,13 @@ def test_a_line_of_input_comes_back_as_it_is(run: Run, name: str) -> None:
     assert run("read", name).out == b"hello\nno end"
 
 
-def test_values_are_stored_as_they_are(run: Run, client: Client, name: str) -> None:
+def test_values_are_stored_unchanged(run: Run, client: Client, name: str) -> None:
     run("create", name)
     run("append", name, "Where ", "the ", "wåter", "--", "-n")
     assert stored(client, name) == "Where the wåter-n".encode()
 
 
-def test_messages_of_json_keep_every_digit_and_their_shape(run: Run, name: str) -> None:
+def test_json_messages_keep_every_digit_and_their_form(run: Run, name: str) -> None:
     """An array is one message, and a number is not rounded."""
     values = ["[1, [2]]", "1.10", "1e400", "123456789012345678901234567890", '{"a":\t"é"}', "null"]
     run("create", name, "--json")
@@ -82,7 +78,7 @@ def test_messages_of_json_keep_every_digit_and_their_shape(run: Run, name: str) 
     assert run("read", name).lines == values
 
 
-def test_json_over_several_lines_is_one_message(run: Run, name: str, tmp_path: Path) -> None:
+def test_a_json_value_of_several_lines_is_one_message(run: Run, name: str, tmp_path: Path) -> None:
     run("create", name, "--json")
     file = tmp_path / "a.json"
     file.write_text('{\r\n  "a": [\n    1\n  ]\n}\n')
@@ -91,26 +87,26 @@ def test_json_over_several_lines_is_one_message(run: Run, name: str, tmp_path: P
     assert json.loads(line) == {"a": [1]}
 
 
-@pytest.mark.parametrize("bad", ["hello", "", "NaN", "{", "1 2", '{"a": 1,}'])
-def test_a_value_that_is_not_json_stops_all_of_them(run: Run, name: str, bad: str) -> None:
+def test_no_value_is_sent_if_one_is_not_json(run: Run, name: str) -> None:
     run("create", name, "--json")
-    done = run("append", name, "1", bad)
-    assert (done.code, run("read", name).out) == (1, b"")
-    assert done.err.startswith("tailrace: value 2 is not JSON: ")
+    for invalid in ("hello", "", "NaN", "{", "1 2", '{"a": 1,}'):
+        done = run("append", name, "1", invalid)
+        assert (done.code, run("read", name).out) == (1, b"")
+        assert done.err.startswith("tailrace: value 2 is not JSON: ")
 
 
-def test_a_bad_line_is_named_and_what_came_before_is_stored(run: Run, name: str) -> None:
+def test_lines_before_an_invalid_one_are_stored(run: Run, name: str) -> None:
     run("create", name, "--json")
     done = run("append", name, stdin='1\n\n{"b": 2}\noops\n4\n')
     assert done.code == 1
     first, hint = done.err.splitlines()
     assert first.startswith("tailrace: line 4 is not JSON: ")
-    assert first.endswith("; 2 messages before it stored")
+    assert first.endswith("; stored before it: 2 messages")
     assert hint.startswith("hint: ")
     assert run("read", name).lines == ["1", '{"b": 2}']
 
 
-def test_nested_too_deeply_is_an_error_and_no_trace(run: Run, name: str) -> None:
+def test_json_that_is_nested_too_deeply(run: Run, name: str) -> None:
     run("create", name, "--json")
     done = run("append", name, stdin="[" * 100_000)
     assert done.code == 1
@@ -118,7 +114,7 @@ def test_nested_too_deeply_is_an_error_and_no_trace(run: Run, name: str) -> None
 
 
 def test_a_file_is_one_message(run: Run, client: Client, bucket: str, tmp_path: Path) -> None:
-    """A bootstrap has each message as a part of its own."""
+    """A bootstrap separates messages."""
     one, two = tmp_path / "one", tmp_path / "two"
     one.write_bytes(b"\x00\n\xff")
     two.write_bytes(b"second\n")
@@ -128,7 +124,7 @@ def test_a_file_is_one_message(run: Run, client: Client, bucket: str, tmp_path: 
     assert found.messages == [one.read_bytes(), two.read_bytes()]
 
 
-def test_append_creates_what_is_missing_only_when_asked(run: Run, name: str) -> None:
+def test_append_creates_a_stream_only_with_create(run: Run, name: str) -> None:
     done = run("append", name, "x")
     assert (done.code, done.err.splitlines()[1]) == (
         3,
@@ -139,7 +135,7 @@ def test_append_creates_what_is_missing_only_when_asked(run: Run, name: str) -> 
     assert run("read", name).lines == ["1", "2"]
 
 
-def test_json_is_insisted_on(run: Run, name: str) -> None:
+def test_append_with_json_needs_a_json_stream(run: Run, name: str) -> None:
     run("create", name)
     done = run("append", name, "--json", "1")
     assert (done.code, "is text/plain, not JSON" in done.err) == (4, True)
@@ -150,10 +146,10 @@ def test_append_and_close(run: Run, name: str) -> None:
     assert run("append", name, "last", "--close").code == 0
     done = run("append", name, "more")
     assert (done.code, run("read", name).out) == (4, b"last")
-    assert "hint: a closed stream takes no more" in done.err
+    assert "hint: a closed stream accepts no messages" in done.err
 
 
-def test_to_append_nothing_and_close(run: Run, name: str) -> None:
+def test_append_nothing_and_close(run: Run, name: str) -> None:
     run("create", name)
     assert run("append", name, "--close", stdin="").code == 0
     assert "closed: true" in run("head", name).lines
@@ -168,14 +164,14 @@ def test_the_tail_after_an_append(run: Run, client: Client, name: str) -> None:
     assert last == client.stream(name).head().next_offset
 
 
-def test_an_empty_message_is_refused_before_anything_is_sent(run: Run, name: str) -> None:
+def test_an_empty_message_is_rejected_before_anything_is_sent(run: Run, name: str) -> None:
     run("create", name)
     assert run("append", name, "a", "").code == 2
     assert run("read", name).out == b""
 
 
-def test_each_run_of_a_producer_is_a_new_one(run: Run, name: str) -> None:
-    """Nothing is taken for a copy; an epoch that was used before is refused."""
+def test_each_run_of_a_producer_has_a_new_epoch(run: Run, name: str) -> None:
+    """No message is taken for a duplicate, and an epoch that was used is rejected."""
     run("create", name)
     for _ in range(2):
         assert run("append", name, "x", "--producer", "job").code == 0
@@ -189,7 +185,7 @@ def test_each_run_of_a_producer_is_a_new_one(run: Run, name: str) -> None:
     assert run("read", name).out == b"xxx"
 
 
-def test_a_stream_by_its_whole_url(run: Run, client: Client, name: str, bucket: str) -> None:
+def test_a_stream_by_its_url(run: Run, client: Client, name: str, bucket: str) -> None:
     elsewhere = "http://127.0.0.1:1"
     url = client.stream(name).url
     assert run("create", url, url=elsewhere).code == 0
@@ -200,7 +196,7 @@ def test_a_stream_by_its_whole_url(run: Run, client: Client, name: str, bucket: 
     assert run("read", url, "-b", bucket).code == 2
 
 
-def test_rm_takes_several(run: Run, bucket: str) -> None:
+def test_rm_deletes_several_streams(run: Run, bucket: str) -> None:
     for stream in "abc":
         run("create", stream, "-b", bucket)
     assert run("rm", "a", "c", "-b", bucket).code == 0
@@ -209,19 +205,19 @@ def test_rm_takes_several(run: Run, bucket: str) -> None:
 
 
 def test_half_a_surrogate_pair_is_not_json(run: Run, name: str) -> None:
-    """Before anything of the list is sent."""
+    """Rejected before any value is sent."""
     run("create", name, "--json")
     done = run("append", name, "1", '"\\ud800"')
     assert (done.code, run("read", name).out) == (1, b"")
     assert done.err.startswith("tailrace: value 2 is not JSON: ")
 
 
-def test_one_is_not_several(run: Run, name: str) -> None:
+def test_the_unit_of_one_message_is_singular(run: Run, name: str) -> None:
     run("create", name, "--json")
-    assert "; 1 message before it stored" in run("append", name, stdin="1\noops\n").err
+    assert "; stored before it: 1 message\n" in run("append", name, stdin="1\noops\n").err
 
 
-def test_rm_goes_on_after_one_that_is_not_there(run: Run, bucket: str) -> None:
+def test_rm_continues_after_a_stream_that_does_not_exist(run: Run, bucket: str) -> None:
     for stream in "ac":
         run("create", stream, "-b", bucket)
     done = run("rm", "a", "b", "c", "-b", bucket)
@@ -229,6 +225,6 @@ def test_rm_goes_on_after_one_that_is_not_there(run: Run, bucket: str) -> None:
     assert run("ls", bucket).out == b""
 
 
-def test_rm_without_a_server_says_what_remains(run: Run) -> None:
+def test_rm_without_a_server_lists_what_is_not_deleted(run: Run) -> None:
     done = run("rm", "a", "b", "--retries", "0", url="http://127.0.0.1:1")
     assert (done.code, "; not deleted: a, b\n" in done.err) == (5, True)

@@ -14,6 +14,7 @@ import pytest
 
 from tailrace.engine.base import Garbage
 from tailrace.engine.pins import Pins
+from tests.cli.conftest import interruptible
 from tests.operations.building import COMMAND, no_damage, run
 from tests.support.chance import derive
 from tests.support.http import Connection, Head, request
@@ -327,7 +328,9 @@ def test_one_that_ends_early_leaves_no_file(end: str, tmp_path: Path) -> None:
     target.write_bytes(b"of yesterday")
     with half_a_backup() as (url, connected):
         arguments = [*COMMAND, "backup", str(target), "--url", url]
-        with subprocess.Popen(arguments, stderr=subprocess.PIPE) as command:
+        with interruptible():
+            command = subprocess.Popen(arguments, stderr=subprocess.PIPE)
+        with command:
             peer = connected()
             wait_until("it writes", lambda: any(tmp_path.glob("*.part")))
             if end == "interrupted":

@@ -1,23 +1,22 @@
-"""`tailrace backup`: all that a server has, as it is at one moment."""
+"""`tailrace backup`: everything that a server stores, at one moment."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import click
 
-from tailrace.cli.connection import Server, server_options
-from tailrace.cli.explain import Subject, explain
-from tailrace.cli.failures import ExitCode, Failure
-from tailrace.cli.files import STANDARD, written
+from tailrace.cli.connection import Location, Server, server_options
+from tailrace.cli.failures import Failure
+from tailrace.cli.files import STANDARD, destination, file_argument
 from tailrace.cli.output import Output, human_bytes, on_terminal, report
-from tailrace.cli.progress import Progress, progress_option, shown
+from tailrace.cli.progress import Progress, progress_option, show_progress
 from tailrace.client import Retry, TailraceError
 from tailrace.client.errors import AnswerInvalid, Unreachable
 from tailrace.client.flow import Flow, Give, Items, Piece, expect
 from tailrace.client.requests import Options, Resource, server_url
 from tailrace.client.sync.driver import Driver
+from tailrace.exceptions import ExitCode
 
 __all__ = ["backup"]
 
@@ -26,40 +25,40 @@ _TAR: Final = "application/x-tar"
 
 
 class _BackupFlows(Resource):
-    """Backups of a server at its URL."""
+    """Requests for a backup."""
 
     def pieces(self) -> Items[int | bytes]:
-        """How large it is, and then the backup itself as it comes."""
+        """The size of the backup, and then its bytes as they arrive."""
         return Items(self._pieces())
 
     def _pieces(self) -> Flow[None]:
-        answer = yield from expect(self._request("POST"), 200)
-        length = answer.headers.get("content-length", "")
-        if answer.headers.get("content-type") != _TAR or not length.isdecimal():
-            raise AnswerInvalid(self.url, "this is no backup")
+        response = yield from expect(self._request("POST"), 200)
+        length = response.headers.get("content-length", "")
+        if response.headers.get("content-type") != _TAR or not length.isdecimal():
+            raise AnswerInvalid(self.url, "the response is not a backup")
         yield Give((int(length),))
         left = int(length)
         while left and (piece := (yield Piece(_PIECE_BYTES))):
             left -= len(piece)
             yield Give((piece,))
         if left:
-            raise Unreachable(self.url, "the answer broke off")
+            raise Unreachable(self.url, "the response ended early")
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@file_argument
 @server_options
 @progress_option
 def backup(file: Path, server: Server, progress: bool | None) -> None:
     """
-    Write all that a server has to a file, as it is at one moment.
+    Write a backup of a running server to a file.
 
-    FILE may be -, for standard output. It is a tar, and appears when all of it is there; the server
-    goes on meanwhile. tailrace restore makes a data directory of it.
+    FILE may be -, for standard output. The backup is a tar archive of the server's state at one
+    moment. FILE appears when it is complete. Restore it with tailrace restore.
     """
     if file == STANDARD and on_terminal():
         raise Failure("a backup is binary: write it to a file, or pipe it", ExitCode.USAGE)
-    # A second attempt at the beginning is harmless; one that broke off is for its user to judge.
+    # Retries cover the request only. A transfer that fails is for the user to repeat.
     retry = Retry(attempts_max=1 if server.retries is None else server.retries + 1)
     options = Options(server.headers, {}, retry)
     url = server_url(server.url)
@@ -68,7 +67,7 @@ def backup(file: Path, server: Server, progress: bool | None) -> None:
     try:
         size = _copy(pieces, file, progress)
     except TailraceError as error:
-        raise explain(error, Subject(url, "", "", server.words(), "")) from error
+        raise Location(server).failure(error, missing="") from error
     finally:
         driver.close()
     if file != STANDARD:
@@ -76,27 +75,15 @@ def backup(file: Path, server: Server, progress: bool | None) -> None:
 
 
 def _copy(pieces: Iterator[int | bytes], file: Path, progress: bool | None) -> int:
-    # Before there is a file: most of what can go wrong, does so here.
+    # Before the file is opened: most errors occur here.
     total = next(pieces)
     assert isinstance(total, int)
-    with _destination(file) as write, shown("backup", total, progress) as told:
+    with (
+        destination(file, lambda: Output(_TAR, force=True)) as write,
+        show_progress(Progress("backup", total), progress) as shown,
+    ):
         for piece in pieces:
             assert isinstance(piece, bytes)
             write(piece)
-            _count(told, piece)
+            shown.advance(len(piece))
     return total
-
-
-def _count(told: Progress, piece: bytes) -> None:
-    told.advance(len(piece), 0)
-
-
-@contextmanager
-def _destination(file: Path) -> Iterator[Callable[[bytes], object]]:
-    if file == STANDARD:
-        output = Output("application/x-tar", force=True)
-        yield output.write
-        output.finish()
-    else:
-        with written(file) as writer:
-            yield writer.write

@@ -1,4 +1,4 @@
-"""`tailrace check`: whether a data directory is what was written to it."""
+"""`tailrace check`: verify a data directory."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from tailrace.cli.directory import data_dir_option, in_use, need_server
-from tailrace.cli.failures import ExitCode, Failure, one_line
+from tailrace.cli.directory import check_libraries, data_dir_option, directory_in_use
+from tailrace.cli.failures import Failure, one_line
 from tailrace.cli.output import Output, counted, human_bytes
-from tailrace.cli.progress import progress_option, shown
-from tailrace.cli.signals import ending_on_signals
+from tailrace.cli.progress import Progress, progress_option, show_progress
+from tailrace.cli.signals import exit_on_signals
+from tailrace.exceptions import ExitCode
 
 if TYPE_CHECKING:
     from tailrace.engine.rocks.check import Checked
@@ -21,17 +22,17 @@ __all__ = ["check"]
 
 @click.command()
 @data_dir_option
-@click.option("--json", "is_json", is_flag=True, help="Findings and the sum of it as JSON lines.")
+@click.option("--json", "is_json", is_flag=True, help="Print findings and a summary as JSON lines.")
 @progress_option
 def check(data_dir: Path, is_json: bool, progress: bool | None) -> int:
     """
-    Verify all that is stored: every checksum, every record, every stream.
+    Verify stored data: every checksum, every record, every stream.
 
-    Nothing is changed. No server may be using the directory; a backup of one that runs can be
-    restored elsewhere, and checked there. Exits with 1 if anything is damaged; the torn end of a
-    log, as a server leaves it that is killed, is not.
+    Changes nothing. No server may use the directory: to check a running server, restore a backup
+    of it elsewhere. Exits with 1 if data is damaged. A log that ends within a record, as after a
+    kill, is not damaged.
     """
-    need_server()
+    check_libraries()
     from tailrace.engine.rocks.check import DirectoryInUse, NoDatabase, total_bytes
     from tailrace.engine.rocks.check import check as run
     from tailrace.engine.rocks.store import FORMAT_VERSION
@@ -39,37 +40,34 @@ def check(data_dir: Path, is_json: bool, progress: bool | None) -> int:
     output = Output()
 
     def note(finding: "Finding") -> None:
-        if is_json:
-            output.line(msgspec.json.encode(finding))
-        else:
-            output.line(one_line(finding.line()).encode("utf-8", "backslashreplace"))
+        output.line(msgspec.json.encode(finding) if is_json else one_line(finding.line()))
 
     try:
         total = total_bytes(data_dir)
-        with ending_on_signals(), shown("check", total, progress) as told:
-            checked = run(data_dir, FORMAT_VERSION, note, lambda size: told.advance(size, 0))
+        with exit_on_signals(), show_progress(Progress("check", total), progress) as shown:
+            checked = run(data_dir, FORMAT_VERSION, note, shown.advance)
     except DirectoryInUse as error:
-        raise in_use(data_dir, "check a backup of it") from error
+        raise directory_in_use(data_dir, "check a backup of it") from error
     except NoDatabase as error:
         raise Failure(str(error), ExitCode.NOT_FOUND) from error
     except OSError as error:
         raise Failure(f"{data_dir}: {error.strerror or error}") from error
-    _sum(output, checked, is_json=is_json)
+    _print_summary(output, checked, is_json=is_json)
     return ExitCode.FAILED if checked.findings else ExitCode.DONE
 
 
-def _sum(output: Output, checked: "Checked", *, is_json: bool) -> None:
+def _print_summary(output: Output, checked: "Checked", *, is_json: bool) -> None:
     if is_json:
         output.line(msgspec.json.encode({"summary": checked}))
     else:
         for remark in checked.remarks:
-            output.line(one_line(remark.line()).encode("utf-8", "backslashreplace"))
-        looked = [
+            output.line(one_line(remark.line()))
+        sizes = [
             counted(checked.streams, "stream"),
             counted(checked.records, "record"),
             counted(checked.files, "file"),
             human_bytes(checked.bytes),
         ]
-        found = counted(checked.findings, "finding") if checked.findings else "no damage"
-        output.line(f"{', '.join(looked)}: {found}".encode())
+        result = counted(checked.findings, "finding") if checked.findings else "no damage"
+        output.line(f"{', '.join(sizes)}: {result}")
     output.finish()

@@ -2,7 +2,7 @@
 
 import click
 
-from tailrace.cli.connection import Target, stream_argument
+from tailrace.cli.connection import Location, stream_argument
 from tailrace.cli.output import report
 
 __all__ = ["close"]
@@ -10,12 +10,12 @@ __all__ = ["close"]
 
 @click.command()
 @stream_argument
-def close(target: Target) -> None:
+def close(location: Location) -> None:
     """
-    Close a stream: it takes no more, and who follows it ends.
+    Close a stream: it accepts no more messages, and its live readers end.
 
-    No error if it is closed already.
+    Succeeds if the stream is closed already.
     """
-    with target.stream() as stream:
+    with location.stream() as stream:
         closed = stream.close()
-    report(f"{target.name}: closed at {closed.next_offset}")
+    report(f"{location.name}: closed at {closed.next_offset}")

@@ -1,28 +1,30 @@
-"""`tailrace compact`: give room back to the disk."""
+"""`tailrace compact`: free disk space."""
 
 from pathlib import Path
 
 import click
 
-from tailrace.cli.directory import data_dir_option, in_use, need_server
-from tailrace.cli.failures import ExitCode, Failure
+from tailrace.cli.directory import check_libraries, data_dir_option, directory_in_use
+from tailrace.cli.failures import Failure
+from tailrace.cli.head import as_object_option
 from tailrace.cli.output import Output, human_bytes
-from tailrace.cli.progress import progress_option, shown
+from tailrace.cli.progress import Progress, progress_option, show_progress
+from tailrace.exceptions import ExitCode
 
 __all__ = ["compact"]
 
 
 @click.command()
 @data_dir_option
-@click.option("--json", "is_json", is_flag=True, help="The sizes as one object.")
+@as_object_option
 @progress_option
 def compact(data_dir: Path, is_json: bool, progress: bool | None) -> None:
     """
-    Remove all that is no longer needed from a data directory, and write the rest anew.
+    Remove unused data from a data directory, and rewrite the rest.
 
-    No server may be using it. As much room as its streams take must be free meanwhile.
+    No server may use the directory. It needs free space for a copy of the stored data.
     """
-    need_server()
+    check_libraries()
     from tailrace.engine.rocks.compaction import stored_bytes
     from tailrace.engine.rocks.readonly import DirectoryInUse, held
 
@@ -32,7 +34,7 @@ def compact(data_dir: Path, is_json: bool, progress: bool | None) -> None:
         with held(data_dir):
             before = stored_bytes(data_dir)
     except DirectoryInUse as error:
-        raise in_use(data_dir) from error
+        raise directory_in_use(data_dir) from error
     reclaimed = _run(data_dir, before, progress)
     after = stored_bytes(data_dir)
     output = Output()
@@ -40,7 +42,7 @@ def compact(data_dir: Path, is_json: bool, progress: bool | None) -> None:
         output.json({"bytes_before": before, "bytes_after": after, "garbage_bytes": reclaimed})
     else:
         sizes = f"{human_bytes(before)} before, {human_bytes(after)} now"
-        output.line(f"{data_dir}: {sizes}; {human_bytes(reclaimed)} was garbage".encode())
+        output.line(f"{data_dir}: {sizes}; {human_bytes(reclaimed)} was garbage")
     output.finish()
 
 
@@ -56,14 +58,14 @@ def _run(data_dir: Path, size: int, progress: bool | None) -> int:
         raise Failure(str(error)) from error
     try:
         try:
-            with shown("compact", size, progress) as told:
+            with show_progress(Progress("compact", size), progress) as shown:
                 reclaimed = reclaim_all(store, lambda _: None)
                 share = size // (len(FAMILIES) + 1)
-                store.compact_all(lambda _: told.advance(share, 0))
+                store.compact_all(lambda _: shown.advance(share))
         finally:
-            # It flushes, and fails once more where the disk or a table does.
+            # Flushes, and so fails again if the disk or a table is faulty.
             store.close()
     except Exception as error:  # rocksdict raises plain Exception
-        hint = "what is stored is as it was; free some space, and look with: tailrace check"
+        hint = "the stored data is unchanged; free some space, and run: tailrace check"
         raise Failure(f"{data_dir} cannot be compacted: {error}", hint=hint) from error
     return reclaimed

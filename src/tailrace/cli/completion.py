@@ -1,4 +1,4 @@
-"""`tailrace completion`: what a shell needs to complete our commands."""
+"""`tailrace completion`: completion scripts for shells."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -13,13 +13,12 @@ __all__ = ["completion"]
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """
-    Print a script that lets a shell complete commands.
+    Print a script that enables completion in a shell.
 
     For bash: eval "$(tailrace completion bash)"
     """
-    found = get_completion_class(shell)
-    assert found is not None
-    root = ctx.find_root().command
+    kind = get_completion_class(shell)
+    assert kind is not None
     output = Output()
-    output.line(found(root, {}, "tailrace", "_TAILRACE_COMPLETE").source().encode())
+    output.line(kind(ctx.find_root().command, {}, "tailrace", "_TAILRACE_COMPLETE").source())
     output.flush()

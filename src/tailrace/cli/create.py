@@ -4,32 +4,33 @@ from typing import Final
 
 import click
 
-from tailrace.cli.connection import Target, stream_argument
+from tailrace.cli.connection import Location, stream_argument
 from tailrace.cli.output import report
-from tailrace.cli.words import HEADER_TEXT
+from tailrace.cli.parameters import HEADER_TEXT
 
-__all__ = ["DEFAULT_TYPE", "JSON_TYPE", "choose_type", "create"]
+__all__ = ["DEFAULT_TYPE", "JSON_TYPE", "choose_type", "create", "type_option"]
 
 JSON_TYPE: Final = "application/json"
 DEFAULT_TYPE: Final = "text/plain"
 
+type_option = click.option(
+    "--type",
+    "content_type",
+    type=HEADER_TEXT,
+    metavar="TYPE",
+    help=f"Content type of the new stream.  [default: {DEFAULT_TYPE}]",
+)
+
 
 def choose_type(content_type: str | None, is_json: bool, is_text: bool) -> str | None:
     """
-    The one type that was asked for, if any was.
+    The content type that the options name, if any.
 
     Raises:
-        UsageError: Two were.
+        UsageError: They name more than one.
     """
-    found = [
-        kind
-        for kind in (
-            content_type,
-            JSON_TYPE if is_json else None,
-            DEFAULT_TYPE if is_text else None,
-        )
-        if kind is not None
-    ]
+    named = (content_type, JSON_TYPE if is_json else None, DEFAULT_TYPE if is_text else None)
+    found = [kind for kind in named if kind is not None]
     if len(found) > 1:
         raise click.UsageError("choose one of --type, --json and --text")
     return found[0] if found else None
@@ -37,21 +38,21 @@ def choose_type(content_type: str | None, is_json: bool, is_text: bool) -> str |
 
 @click.command()
 @stream_argument
-@click.option("--type", "content_type", type=HEADER_TEXT, metavar="TYPE", help="Its content type.")
+@type_option
 @click.option("--json", "is_json", is_flag=True, help=f"The same as --type {JSON_TYPE}.")
-@click.option("--text", "is_text", is_flag=True, help=f"{DEFAULT_TYPE}, which is the default.")
+@click.option("--text", "is_text", is_flag=True, help=f"The same as --type {DEFAULT_TYPE}.")
 @click.option(
-    "--ttl", type=click.IntRange(min=0), metavar="SECONDS", help="It ends so long after now."
+    "--ttl", type=click.IntRange(min=0), metavar="SECONDS", help="Expire after this time."
 )
 @click.option(
     "--expires-at",
     type=HEADER_TEXT,
     metavar="TIME",
-    help="It ends then; RFC 3339: 2030-01-31T12:00:00Z.",
+    help="Expire at this time; RFC 3339: 2030-01-31T12:00:00Z.",
 )
-@click.option("--closed", is_flag=True, help="It never takes anything.")
+@click.option("--closed", is_flag=True, help="Create it closed: it accepts no messages.")
 def create(
-    target: Target,
+    location: Location,
     content_type: str | None,
     is_json: bool,
     is_text: bool,
@@ -62,12 +63,12 @@ def create(
     """
     Create a stream.
 
-    No error if it is there already, just so.
+    Succeeds if the stream exists with the same properties.
     """
     wanted = choose_type(content_type, is_json, is_text) or DEFAULT_TYPE
     if ttl is not None and expires_at is not None:
         raise click.UsageError("choose one of --ttl and --expires-at")
-    with target.stream() as stream:
+    with location.stream() as stream:
         made = stream.create(wanted, ttl_s=ttl, expires_at=expires_at, closed=closed)
-    what = "created" if made.new else "was there"
-    report(f"{target.name}: {what}, {made.content_type}, its tail is {made.next_offset}")
+    what = "created" if made.new else "exists"
+    report(f"{location.name}: {what}, {made.content_type}, the tail is {made.next_offset}")

@@ -1,7 +1,8 @@
-"""`tailrace demo`: what it is for, in ten seconds."""
+"""`tailrace demo`: a stream that survives the crash of its reader, in ten seconds."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,22 +16,22 @@ import click
 
 from tailrace.cli.failures import Failure
 from tailrace.cli.output import Output, on_terminal
+from tailrace.cli.parameters import PAUSE
 from tailrace.cli.serve import check_libraries
-from tailrace.cli.signals import ending_on_signals
-from tailrace.cli.standard import columns, tell
-from tailrace.cli.words import PAUSE
+from tailrace.cli.signals import exit_on_signals
+from tailrace.cli.stdio import print_stderr
 from tailrace.client import Client, Stream, TailraceError
 
-__all__ = ["ANSWER", "demo"]
+__all__ = ["TEXT", "demo"]
 
-ANSWER: Final = (
+TEXT: Final = (
     "A tailrace is the channel that leads the water away from a mill. The wheel turns, the water "
-    "has done its work, and it flows on for whoever is downstream. This answer flows in the same "
-    "way: word by word into a stream on disk, and from there to every reader. If one of them goes "
-    "away, its words are kept. It comes back, says where it was, and misses none."
+    "has done its work, and it flows on downstream. This text flows in the same way: word by word "
+    "into a stream on disk, and from there to every reader. If a reader stops, its words are kept. "
+    "It comes back, says where it was, and misses none."
 )
 
-_PATH: Final = "demo/answer"
+_PATH: Final = "demo/text"
 _WIDTH_MAX: Final = 78
 _STOP_S: Final = 15.0
 _SERVER: Final = ("--host", "127.0.0.1", "--port", "0", "--log-format", "json")
@@ -39,7 +40,7 @@ _NEXT: Final = """\
 Try it yourself:
 
   tailrace serve                               # keeps its data in ./data
-  tailrace append chat --create --json '"hi"'  # in another terminal, again and again
+  tailrace append chat --create --json '"hi"'  # in another terminal, several times
   tailrace tail -f chat                        # and in a third one"""
 
 
@@ -50,41 +51,41 @@ Try it yourself:
     default=0.07,
     show_default=True,
     metavar="SECONDS",
-    help="Between two words.",
+    help="Pause between two words.",
 )
 def demo(pause: float) -> None:
     """
-    Show what it is for, in ten seconds.
+    Show a stream that survives the crash of its reader.
 
-    Starts a server on a free port and a temporary directory, writes an answer word by word, follows
-    it, kills the reader halfway and goes on without a gap. Nothing is left behind.
+    Starts a server on a free port and a temporary directory, appends a text word by word, follows
+    it, kills the reader halfway and continues without a gap. Removes everything at the end.
     """
     check_libraries()
-    words = [word + " " for word in ANSWER.split()]
-    with ending_on_signals(), ExitStack() as stack:
+    words = [word + " " for word in TEXT.split()]
+    with exit_on_signals(), ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-demo-"))
         url = stack.enter_context(_server(Path(directory)))
         stream = stack.enter_context(Client(url)).stream(_PATH)
         stream.create("application/json")
-        _say(f"A server runs at {url}, on a temporary directory.")
-        _say("One process writes an answer to a stream, another one follows it:\n")
+        _print(f"A server runs at {url}, on a temporary directory.")
+        _print("One process writes a text to a stream, and another one follows it:\n")
         writer = stack.enter_context(_writing(stream, words, pause))
-        shown = _follow_twice(url, len(words))
+        read = _follow_twice(url, len(words))
         writer.join()
-    if shown != words:
-        raise Failure(f"of {len(words)} words {len(shown)} were read, not all or not in order")
-    _say(f"\n{len(words)} words were written and read: none is missing, none came twice.\n")
-    _say(_NEXT)
+    if read != words:
+        raise Failure(f"{len(words)} words were written, and other words were read: {read}")
+    _print(f"\n{len(words)} words were written and read: none is missing, none came twice.\n")
+    _print(_NEXT)
 
 
-def _say(text: str, end: str = "\n") -> None:
+def _print(text: str, end: str = "\n") -> None:
     output = Output()
     output.write((text + end).encode())
     output.flush()
 
 
 def _follow_twice(url: str, count: int) -> list[str]:
-    """Follow with a reader that is killed halfway, then with another; the words that were shown."""
+    """Read with a process that is killed halfway, and then with another; returns the words."""
     page = _Page()
     offset = "-1"
     for until in (count // 2, count):
@@ -92,40 +93,42 @@ def _follow_twice(url: str, count: int) -> list[str]:
             for line in lines:
                 item = json.loads(line)
                 offset = item["next_offset"]
-                page.show(item["value"]["word"])
+                page.add(item["value"]["word"])
                 if len(page.words) == until:
                     break
-        page.end()
+        page.end_line()
         if until < count:
-            _say(f"\n-- the reader was killed at offset {offset}; the writer goes on")
-            _say("-- a new reader begins there: first what it missed, then live\n")
+            _print(f"\n-- the reader was killed at offset {offset}; the writer continues")
+            _print("-- a new reader starts there: it reads what was missed, and then live\n")
     return page.words
 
 
 class _Page:
-    """Words in lines, as they come."""
+    """Prints words in lines, as they arrive."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
         self._column = 0
-        self._width = min(columns(sys.stdout), _WIDTH_MAX) if on_terminal() else _WIDTH_MAX
+        width = shutil.get_terminal_size().columns
+        self._width = min(width, _WIDTH_MAX) if on_terminal() else _WIDTH_MAX
 
-    def show(self, word: str) -> None:
-        # The space after it may fall off the edge.
+    def add(self, word: str) -> None:
+        # The space after the word does not need to fit.
         if self._column and self._column + len(word) - 1 > self._width:
-            self.end()
-        _say(word if self._column else f"  {word}", end="")
+            self.end_line()
+        text = word if self._column else f"  {word}"
+        _print(text, end="")
         self.words.append(word)
-        self._column += len(word) + (0 if self._column else 2)
+        self._column += len(text)
 
-    def end(self) -> None:
-        _say("")
+    def end_line(self) -> None:
+        _print("")
         self._column = 0
 
 
 @contextmanager
 def _writing(stream: Stream, words: list[str], pause_s: float) -> Iterator[threading.Thread]:
-    """Write in the background, word by word."""
+    """Append word by word, in the background."""
     stop = threading.Event()
 
     def write() -> None:
@@ -137,7 +140,7 @@ def _writing(stream: Stream, words: list[str], pause_s: float) -> Iterator[threa
                     producer.append_json({"word": word})
                 producer.close_stream()
         except TailraceError as error:
-            tell(f"tailrace: the writer failed: {error}")
+            print_stderr(f"tailrace: the writer failed: {error}")
 
     thread = threading.Thread(target=write, name="demo-writer")
     thread.start()
@@ -150,7 +153,7 @@ def _writing(stream: Stream, words: list[str], pause_s: float) -> Iterator[threa
 
 @contextmanager
 def _reader(url: str, offset: str) -> Iterator[IO[str]]:
-    """A process of its own that follows the stream; killed at the end, and not asked to stop."""
+    """The output of a process that follows the stream, and that is killed at the end."""
     command = ["tail", _PATH, "--follow", "--json", "--offset", offset, "--url", url]
     with _child(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -162,7 +165,7 @@ def _reader(url: str, offset: str) -> Iterator[IO[str]]:
 
 @contextmanager
 def _server(directory: Path) -> Iterator[str]:
-    """A server in a process of its own; its URL."""
+    """The URL of a server in another process."""
     command = ["serve", *_SERVER, "--data-dir", str(directory / "data")]
     log = directory / "log"
     with log.open("w") as file, _child(command, stderr=file) as process:
@@ -192,10 +195,10 @@ def _child(
     command: list[str], stdout: int = subprocess.DEVNULL, stderr: IO[str] | None = None
 ) -> Iterator["subprocess.Popen[str]"]:
     """
-    A command of ours in another process.
+    A `tailrace` command in another process.
 
-    In a session of its own: Ctrl-C is for us alone, who end it in our way. The user's settings are
-    for the user's server.
+    It has its own session, so that Ctrl-C reaches only the demo, which ends its children itself. It
+    does not get the user's settings, which are for another server.
     """
     environment = {key: text for key, text in os.environ.items() if "TAILRACE_" not in key}
     with subprocess.Popen(

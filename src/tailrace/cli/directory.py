@@ -1,13 +1,14 @@
-"""What commands share that work on a data directory, without a server."""
+"""Shared by the commands that work on a data directory without a server."""
 
 from pathlib import Path
 
 import click
 
-from tailrace.cli.failures import ExitCode, Failure
+from tailrace.cli.failures import Failure
 from tailrace.cli.serve import check_libraries
+from tailrace.exceptions import ExitCode
 
-__all__ = ["data_dir_option", "in_use", "need_server"]
+__all__ = ["check_libraries", "data_dir_option", "directory_in_use"]
 
 data_dir_option = click.option(
     "--data-dir",
@@ -19,10 +20,10 @@ data_dir_option = click.option(
     help="The data directory.",
 )
 
-need_server = check_libraries
 
-
-def in_use(data_dir: Path, instead: str = "") -> Failure:
-    """What to tell where a server has the directory."""
-    hint = f"stop it first, or {instead}: tailrace backup FILE" if instead else "stop it first"
+def directory_in_use(data_dir: Path, alternative: str = "") -> Failure:
+    """The failure for a directory that a running server uses."""
+    hint = "stop it first"
+    if alternative:
+        hint += f", or {alternative}: tailrace backup FILE"
     return Failure(f"{data_dir} is in use by a running server", ExitCode.CONFLICT, hint)

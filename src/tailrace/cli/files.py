@@ -1,33 +1,42 @@
-"""Files of the user's: whole or not at all, and `-` for the standard streams."""
+"""Files to read and write. `-` is a standard stream. A file is replaced when it is complete."""
 
 import errno
 import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import click
 
 from tailrace.cli.failures import Failure
-from tailrace.cli.signals import ending_on_signals
+from tailrace.cli.output import Output
+from tailrace.cli.signals import exit_on_signals
 
-__all__ = ["STANDARD", "opened", "read_whole", "write_whole", "written"]
+__all__ = [
+    "STANDARD",
+    "Write",
+    "destination",
+    "file_argument",
+    "opened",
+    "read_whole",
+    "write_whole",
+    "written",
+]
 
 STANDARD = Path("-")
+
+Write: TypeAlias = Callable[[bytes], object]
+
+file_argument = click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 
 
 @contextmanager
 def opened(file: Path) -> Iterator[BinaryIO]:
-    """
-    A file to read.
-
-    Raises:
-        Failure: It cannot be read.
-    """
+    """Open a file, or standard input, for reading; an error is a `Failure`."""
     if file == STANDARD:
         yield sys.stdin.buffer
         return
@@ -40,12 +49,7 @@ def opened(file: Path) -> Iterator[BinaryIO]:
 
 
 def read_whole(file: Path) -> bytes:
-    """
-    All of a file.
-
-    Raises:
-        Failure: It cannot be read.
-    """
+    """Read a file, or standard input; an error is a `Failure`."""
     with opened(file) as reader:
         try:
             return reader.read()
@@ -54,20 +58,32 @@ def read_whole(file: Path) -> bytes:
 
 
 @contextmanager
+def destination(file: Path, output: Callable[[], Output]) -> Iterator[Write]:
+    """A function that writes to a file, or to standard output."""
+    if file == STANDARD:
+        standard = output()
+        yield standard.write
+        standard.finish()
+    else:
+        with written(file) as writer:
+            yield writer.write
+
+
+@contextmanager
 def written(file: Path) -> Iterator[BinaryIO]:
     """
-    A file to write, which appears under its name when all of it is there.
+    Write a file, which appears under its name when it is complete.
 
-    What is there already and is no regular file, such as a device or a FIFO, is written to.
+    A device, a FIFO and other special files are written directly.
 
     Raises:
         Failure: It cannot be written.
         UsageError: It is a directory.
     """
     if file.is_dir():
-        raise click.UsageError(f"{str(file)!r} is a directory, and not a file to write")
+        raise click.UsageError(f"{str(file)!r} is a directory")
     try:
-        with _direct(file) if _is_special(file) else _replacing(file) as writer:
+        with file.open("wb") if _is_special(file) else _replacing(file) as writer:
             yield writer
     except OSError as error:
         raise _failure(file, error) from error
@@ -78,39 +94,33 @@ def _is_special(file: Path) -> bool:
         mode = file.stat().st_mode
     except FileNotFoundError:
         return False
-    # What /dev/stdout stands for may be a regular file; it is still not one to be replaced.
+    # /dev/stdout may lead to a regular file, which must not be replaced either.
     return not stat.S_ISREG(mode) or file.absolute().parts[1:2] in (("dev",), ("proc",))
 
 
 @contextmanager
-def _direct(file: Path) -> Iterator[BinaryIO]:
-    with file.open("wb") as writer:
-        yield writer
-
-
-@contextmanager
 def _replacing(file: Path) -> Iterator[BinaryIO]:
-    # What a link leads to is replaced, and not the link.
-    place = Path(os.path.realpath(file))
-    part = place.with_name(f"tailrace-{secrets.token_hex(4)}.part")
-    with ending_on_signals():
-        # It must not be there: so nobody can have put a link in its place.
+    # A symbolic link stays, and the file that it leads to is replaced.
+    target = Path(os.path.realpath(file))
+    part = target.with_name(f"tailrace-{secrets.token_hex(4)}.part")
+    with exit_on_signals():
+        # O_EXCL: the name must be new, so that no other user can have put a link there.
         number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with os.fdopen(number, "wb") as writer:
-                if place.exists():
-                    os.fchmod(number, stat.S_IMODE(place.stat().st_mode))
+                if target.exists():
+                    os.fchmod(number, stat.S_IMODE(target.stat().st_mode))
                 yield writer
                 writer.flush()
                 os.fsync(number)
-            part.replace(place)
-            _sync_directory(place.parent)
+            part.replace(target)
+            _sync_directory(target.parent)
         finally:
             part.unlink(missing_ok=True)
 
 
 def _sync_directory(directory: Path) -> None:
-    """So that its name stays too; where that cannot be asked for, the file is there anyway."""
+    """Make the new name durable, where the file system supports it."""
     try:
         number = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     except PermissionError:
@@ -125,12 +135,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """
-    All of a file at once.
-
-    Raises:
-        Failure: It cannot be written.
-    """
+    """Write a file; an error is a `Failure`."""
     with written(file) as writer:
         writer.write(data)
 

@@ -2,29 +2,31 @@
 
 import click
 
-from tailrace.cli.connection import Target, stream_argument
+from tailrace.cli.connection import Location, stream_argument
 from tailrace.cli.failures import one_line
 from tailrace.cli.output import Output, fields_of
 
-__all__ = ["head", "show_fields"]
+__all__ = ["as_object_option", "head", "show_fields"]
+
+as_object_option = click.option("--json", "is_json", is_flag=True, help="Print a JSON object.")
 
 
 @click.command()
 @stream_argument
-@click.option("--json", "is_json", is_flag=True, help="As an object.")
-def head(target: Target, is_json: bool) -> None:
-    """Print what a stream is: type, tail, state."""
-    with target.stream() as stream:
+@as_object_option
+def head(location: Location, is_json: bool) -> None:
+    """Print the metadata of a stream: type, tail, state."""
+    with location.stream() as stream:
         show_fields({"url": stream.url, **fields_of(stream.head())}, is_json=is_json)
 
 
 def show_fields(fields: dict[str, object], *, is_json: bool) -> None:
-    """Names and values, a line each, or as an object."""
+    """Print fields, one per line, or as a JSON object."""
     output = Output()
     if is_json:
         output.json(fields)
     else:
         for name, value in fields.items():
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            output.line(f"{name}: {one_line(text)}".encode())
+            output.line(f"{name}: {one_line(text)}")
     output.flush()

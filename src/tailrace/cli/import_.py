@@ -1,4 +1,4 @@
-"""`tailrace import`: files of NDJSON into a JSON stream."""
+"""`tailrace import`: NDJSON files into a JSON stream."""
 
 import errno
 import os
@@ -9,22 +9,22 @@ from pathlib import Path
 
 import click
 
-from tailrace.cli.append import producer_options
-from tailrace.cli.connection import (
-    Patience,
-    Server,
-    bucket_option,
-    make_target,
-    server_options,
-)
+from tailrace.cli.connection import Patience, Server, bucket_option, make_location, server_options
 from tailrace.cli.create import JSON_TYPE
-from tailrace.cli.failures import ExitCode, Failure, show
+from tailrace.cli.failures import Failure, print_error
 from tailrace.cli.files import STANDARD, opened
 from tailrace.cli.messages import json_message
-from tailrace.cli.output import counted, json_type, report
-from tailrace.cli.progress import Progress, progress_option, shown
-from tailrace.cli.words import TEXT
-from tailrace.cli.writing import Writer, create_hint, find_or_create, writing
+from tailrace.cli.output import counted, report
+from tailrace.cli.parameters import TEXT
+from tailrace.cli.progress import Progress, progress_option, show_progress
+from tailrace.cli.writing import (
+    Writer,
+    create_hint,
+    find_or_create,
+    need_json,
+    writing,
+    writing_options,
+)
 
 __all__ = ["import_"]
 
@@ -36,72 +36,65 @@ __all__ = ["import_"]
 @click.argument("path", type=TEXT)
 @bucket_option
 @server_options
-@click.option("--create", "creates", is_flag=True, help="Create the stream if it is not there.")
-@click.option("--close", "closes", is_flag=True, help="Close the stream after the last message.")
-@click.option("--skip-bad", is_flag=True, help="Leave out lines that are not JSON, and count them.")
-@producer_options
+@click.option("--skip-bad", is_flag=True, help="Skip lines that are not JSON, and count them.")
+@writing_options
 @progress_option
 def import_(
     files: tuple[Path, ...],
     path: str,
     bucket: str,
     server: Server,
+    skip_bad: bool,
     creates: bool,
     closes: bool,
-    skip_bad: bool,
     producer_id: str | None,
     epoch: int | None,
     progress: bool | None,
 ) -> None:
     """
-    Append each line of files of NDJSON to a JSON stream.
+    Append each line of NDJSON files to a JSON stream.
 
-    FILE may be -, for standard input. Empty lines are left out. A line that is not JSON ends it:
-    what came before is stored then, and nothing after.
+    FILE may be -, for standard input. Empty lines are skipped. The import ends at a line that is
+    not JSON: the lines before it are stored, and none after it.
     """
-    target = make_target(server, path, bucket)
-    if epoch is not None and producer_id is None:
-        raise click.UsageError("--epoch is of a --producer, which is missing")
+    location = make_location(server, path, bucket)
     total = _size(files)
-    with target.stream(missing=create_hint(target)) as stream:
+    with location.stream(missing=create_hint(location)) as stream:
         head = find_or_create(stream, JSON_TYPE, create=creates)
-    if not json_type(head.content_type):
-        named = [word for file in files for word in ("--file", str(file))]
-        hint = f"append it as it is: {target.spelled('append', *named)}"
-        raise Failure(f"{target.name} is {head.content_type}, not JSON", ExitCode.CONFLICT, hint)
+    options = [word for file in files for word in ("--file", str(file))]
+    need_json(location, head, f"append it unchanged: {location.command('append', *options)}")
     with (
         writing(
-            target,
+            location,
             head.content_type,
             patience=Patience.STEADY,
             producer_id=producer_id,
             epoch=epoch,
         ) as writer,
-        shown("import", total, progress) as told,
+        show_progress(Progress("import", total), progress) as shown,
     ):
-        bad = _send(writer, files, told, skip_bad)
+        bad = _send(writer, files, shown, skip_bad)
         if closes:
             writer.close_stream()
         else:
             writer.flush()
     if bad:
-        is_, was = ("is", "was") if bad == 1 else ("are", "were")
-        show(f"{counted(bad, 'line')} {is_} not JSON, and {was} left out")
-    report(f"{target.name}: {counted(writer.count)} imported")
+        print_error(f"skipped {counted(bad, 'line')} that {'is' if bad == 1 else 'are'} not JSON")
+    report(f"{location.name}: {counted(writer.count)} imported")
 
 
 def _size(files: Iterable[Path]) -> int | None:
     """
-    How much there is to do, if that can be known.
+    The size of all files; None if one is not a regular file.
 
     Raises:
-        Failure: One of them is not there, or is a directory.
+        Failure: One does not exist, or is a directory.
     """
     total = 0
-    known = True
+    regular = True
     for file in files:
         if file == STANDARD:
-            known = False
+            regular = False
             continue
         try:
             found = file.stat()
@@ -109,13 +102,13 @@ def _size(files: Iterable[Path]) -> int | None:
             raise Failure(f"{file}: {error.strerror}") from error
         if stat.S_ISDIR(found.st_mode):
             raise Failure(f"{file}: {os.strerror(errno.EISDIR)}")
-        known = known and stat.S_ISREG(found.st_mode)
+        regular = regular and stat.S_ISREG(found.st_mode)
         total += found.st_size
-    return total if known else None
+    return total if regular else None
 
 
-def _send(writer: Writer, files: Iterable[Path], told: Progress, skip_bad: bool) -> int:
-    """Send every line; how many were left out."""
+def _send(writer: Writer, files: Iterable[Path], shown: Progress, skip_bad: bool) -> int:
+    """Send every line; returns the number of lines that were skipped."""
     bad = 0
     for file, number, line in _lines(files):
         messages = 0
@@ -127,17 +120,13 @@ def _send(writer: Writer, files: Iterable[Path], told: Progress, skip_bad: bool)
                 data = json_message(line)
             except ValueError as error:
                 if not skip_bad:
-                    writer.flush()
-                    raise Failure(
-                        f"{file}:{number} is not JSON: {error}; "
-                        f"{counted(writer.count)} before it stored",
-                        hint="mend the line, or go on without such: --skip-bad",
-                    ) from error
+                    hint = "correct the line, or skip such lines: --skip-bad"
+                    raise writer.rejected(f"{file}:{number} is not JSON: {error}", hint) from error
                 bad += 1
             else:
                 writer.send(data)
                 messages = 1
-        told.advance(size, messages)
+        shown.advance(size, messages)
     return bad
 
 

@@ -8,7 +8,7 @@ import click
 
 from tailrace.cli.connection import Server, server_options
 from tailrace.cli.output import Output, age, fields_of, human_bytes, report, short_type, table
-from tailrace.cli.words import BUCKET, TEXT
+from tailrace.cli.parameters import BUCKET, TEXT
 from tailrace.client import Listed
 
 __all__ = ["ls"]
@@ -20,17 +20,17 @@ _TITLES: Final = ("NAME", "TYPE", "SIZE", "STATE", "LAST WRITE")
 @click.command()
 @click.argument("bucket", type=BUCKET)
 @server_options
-@click.option("--prefix", default="", type=TEXT, help="Only those whose names begin with this.")
+@click.option("--prefix", default="", type=TEXT, help="List only names that begin with this.")
 @click.option(
-    "--after", default="", type=TEXT, metavar="NAME", help="Only those that sort after this name."
+    "--after", default="", type=TEXT, metavar="NAME", help="List only names that sort after this."
 )
-@click.option("-l", "--long", is_flag=True, help="As a table in a pipe too.")
-@click.option("--json", "is_json", is_flag=True, help="Each as an object on a line.")
+@click.option("-l", "--long", is_flag=True, help="Print a table in a pipe as well.")
+@click.option("--json", "is_json", is_flag=True, help="Print a JSON object per line.")
 def ls(bucket: str, server: Server, prefix: str, after: str, long: bool, is_json: bool) -> None:
     """
     List the streams of a bucket.
 
-    On a terminal as a table, in a pipe by their names.
+    Prints a table to a terminal, and names to a pipe.
     """
     output = Output()
     with server.bucket(bucket) as found:
@@ -41,17 +41,17 @@ def ls(bucket: str, server: Server, prefix: str, after: str, long: bool, is_json
         elif output.terminal or long:
             line = ""
             for line in _table(listed):
-                output.line(line.encode())
+                output.line(line)
             if not line:
-                report(f"{bucket}: no such streams" if prefix or after else f"{bucket}: no streams")
+                report(f"{bucket}: no {'matching ' if prefix or after else ''}streams")
         else:
             for stream in listed:
-                output.line(stream.stream_id.encode())
+                output.line(stream.stream_id)
     output.flush()
 
 
 def _table(listed: Iterable[Listed]) -> Iterator[str]:
-    """Page by page: a bucket may have more streams than fit into memory."""
+    """A table, page by page, because a bucket may have more streams than fit into memory."""
     widths = [0] * len(_TITLES)
     rows = map(_row, listed)
     page = [_TITLES, *islice(rows, _PAGE)]

@@ -1,69 +1,41 @@
-"""The command's root: its subcommands, each imported when it is needed, and how it ends."""
+"""The root command: imports each subcommand when it is needed, and sets the exit code."""
 
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 import click
 from click.exceptions import NoArgsIsHelpError
 
 from tailrace import __version__
-from tailrace.cli.failures import ExitCode, Failure, show
+from tailrace.cli.failures import Failure, print_error
+from tailrace.cli.lazy_group import LazyGroup
 from tailrace.cli.output import flush_output, output_errors
-from tailrace.cli.standard import OutputEnded, forget, mend, tell
+from tailrace.cli.stdio import OutputEnded, discard, print_stderr, reopen_closed
+from tailrace.exceptions import ExitCode
 
 __all__ = ["main"]
 
-# A server need not load the client's libraries, and the client's commands do without the server's.
-_MODULES: Final = {
-    "serve": "serve",
-    "demo": "demo",
-    "create": "create",
-    "append": "append",
-    "read": "read",
-    "tail": "tail",
-    "head": "head",
-    "close": "close",
-    "rm": "rm",
-    "ls": "ls",
-    "bucket": "bucket",
-    "snapshot": "snapshot",
-    "bootstrap": "bootstrap",
-    "import": "import_",
-    "export": "export",
-    "pipeline": "pipeline",
-    "token": "token",
-    "backup": "backup",
-    "restore": "restore",
-    "check": "check",
-    "compact": "compact",
-    "completion": "completion",
-}
 
+class _Commands(LazyGroup):
+    """Client commands do not load the libraries of the server, nor `serve` those of the client."""
 
-class _Commands(click.Group):
-    """Subcommands by name, and failures as one line and an exit code."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_MODULES)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _MODULES:
-            return None
-        module = _MODULES[cmd_name]
-        command: click.Command = getattr(import_module(f"tailrace.cli.{module}"), module)
-        return command
+    package = "tailrace.cli"
+    names = (
+        "serve", "demo", "create", "append", "read", "tail", "head", "close", "rm", "ls", "bucket",
+        "snapshot", "bootstrap", "import", "export", "pipeline", "token", "backup", "restore",
+        "check", "compact", "completion",
+    )  # fmt: skip
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
     ) -> Any:
-        """Run it, and end the process."""
+        """Run the command and exit."""
         extra["standalone_mode"] = False
-        mend()
+        reopen_closed()
         status = _status(lambda: super(_Commands, self).main(args, "tailrace", **extra))
-        # Not when the interpreter ends, where nobody could tell that it failed.
+        # Flush here: an error at the exit of the interpreter would not change the exit code.
         if status:
             with suppress(Failure, OutputEnded):
                 flush_output()
@@ -77,49 +49,48 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            # All else is written by `Output`, but the help of a command, which click prints.
-            forget(sys.stdout)
+            # From the help, which click prints; `Output` handles its own errors.
+            discard(sys.stdout)
             raise OutputEnded from error
         except KeyboardInterrupt:
-            # After the ^C of the terminal.
-            tell("")
+            # End the line in which the terminal shows ^C.
+            print_stderr("")
             raise click.Abort from None
 
 
 def _status(run: Callable[[], object]) -> int:
-    """Run something, tell how it failed, and its exit code."""
+    """Run a function, print its error, and return the exit code."""
     try:
         result = run()
     except Failure as failure:
-        show(failure.message, failure.hint)
+        print_error(failure.message, failure.hint)
         return failure.code
     except NoArgsIsHelpError as error:
-        tell(error.format_message())
-        return ExitCode.USAGE
-    except click.UsageError as error:
-        show(error.format_message(), _usage_hint(error))
+        print_stderr(error.format_message())
         return ExitCode.USAGE
     except click.ClickException as error:
-        show(error.format_message())
-        return ExitCode.FAILED
+        print_error(error.format_message(), _hint(error))
+        return error.exit_code
     except click.Abort:
         return ExitCode.INTERRUPTED
     except OutputEnded:
         return ExitCode.DONE
     except OSError as error:
-        show(str(error))
+        print_error(str(error))
         return ExitCode.FAILED
     return result if isinstance(result, int) else ExitCode.DONE
 
 
-def _usage_hint(error: click.UsageError) -> str:
+def _hint(error: click.ClickException) -> str:
+    if not isinstance(error, click.UsageError):
+        return ""
     path = error.ctx.command_path if error.ctx is not None else "tailrace"
     if isinstance(error, click.NoSuchOption) and path.endswith(" append"):
-        return f"a VALUE that begins with a dash comes after --; {path} --help"
+        return f"put a VALUE that begins with a dash after --; {path} --help"
     return f"{path} --help"
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tailrace")
 def main() -> None:
-    """Durable streams: append-only, replayable, live-tailable, over HTTP."""
+    """Durable streams over HTTP: append, replay and follow."""

@@ -1,8 +1,8 @@
 """
-What streams hold, as it is printed: messages of JSON one a line, anything else as its bytes.
+Contents of streams as they are printed: JSON messages one per line, other contents unchanged.
 
-The messages of a JSON stream are cut out of what was read, and not decoded and encoded again: what
-comes out is what was put in, every digit of it.
+JSON messages are cut out of the response and never decoded and encoded again, so that every digit
+is printed as it was appended.
 """
 
 import base64
@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
+
+import click
 
 from tailrace.cli.output import Output, as_json, json_type, text_type
 from tailrace.client import Chunk, Item
@@ -26,15 +28,23 @@ __all__ = [
     "json_object",
     "message_line",
     "split_array",
+    "with_offsets_option",
     "write_chunk",
 ]
+
+with_offsets_option = click.option(
+    "--json",
+    "with_offsets",
+    is_flag=True,
+    help="Print JSON lines with the offset after each message.",
+)
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-# Numbers are not wanted: as text they cannot be too large, nor cost anything.
+# Numbers are not converted: as text they cost nothing and cannot be too large.
 _scan: Final[Callable[[str, int], tuple[Any, int]]] = json.JSONDecoder(
     parse_int=str, parse_float=str, parse_constant=_refuse_constant
 ).raw_decode
@@ -43,19 +53,19 @@ _after_white: Final = re.compile(r"[ \t\n\r]*").match
 _LINE_ENDS: Final = str.maketrans("\r\n", "  ")
 
 
-def json_cutter(place: str, url: str) -> Callable[[Chunk], Iterator[Item]]:
-    """From a chunk of a JSON stream to its messages; the first is one that was read at a place."""
-    start, skipped = split_place(place)
-    return json_items(url, start, skipped, split_array)
+def json_cutter(start: str, url: str) -> Callable[[Chunk], Iterator[Item]]:
+    """A function from a chunk of a JSON stream, read from `start` on, to its messages."""
+    offset, skipped = split_place(start)
+    return json_items(url, offset, skipped, split_array)
 
 
-def json_messages(chunks: Iterable[Chunk], place: str, url: str) -> Iterator[Item]:
-    """Chunks of a JSON stream, read from a place on, to its messages."""
-    return chain.from_iterable(map(json_cutter(place, url), chunks))
+def json_messages(chunks: Iterable[Chunk], start: str, url: str) -> Iterator[Item]:
+    """The messages in chunks of a JSON stream, read from `start` on."""
+    return chain.from_iterable(map(json_cutter(start, url), chunks))
 
 
 def split_array(data: bytes) -> list[bytes] | None:
-    """The elements of an array, as written in it, but without ends of lines; nothing if none."""
+    """The elements of a JSON array as they are written, each on one line; None if it is invalid."""
     try:
         return [value.translate(_LINE_ENDS).encode() for value in _elements(data.decode())]
     except (ValueError, RecursionError):
@@ -87,47 +97,47 @@ def _skip(text: str, at: int) -> int:
     return match.end()
 
 
-def message_line(message: Item, *, wrapped: bool) -> bytes:
-    """A message as a line: itself, or with where to read on."""
-    if not wrapped:
+def message_line(message: Item, *, with_offset: bool) -> bytes:
+    """A message as a line, alone or in an object with the offset after it."""
+    if not with_offset:
         raw: bytes = message.value
         return raw
     return json_object({"next_offset": message.next_offset}, b'"value": ' + message.value)
 
 
-def write_chunk(output: Output, chunk: Chunk, content_type: str, *, wrapped: bool) -> None:
-    """Bytes of a stream that is not JSON: as they are, or with where to read on."""
-    if not wrapped:
+def write_chunk(output: Output, chunk: Chunk, content_type: str, *, with_offset: bool) -> None:
+    """Print bytes of a stream that is not JSON, alone or in an object with the next offset."""
+    if not with_offset:
         output.write(chunk.data)
     elif chunk.data:
-        known = content(chunk.data, content_type)
-        output.line(json_object({"next_offset": chunk.next_offset}, known))
+        data = content(chunk.data, content_type)
+        output.line(json_object({"next_offset": chunk.next_offset}, data))
 
 
 def json_object(fields: dict[str, Any], *members: bytes) -> bytes:
-    """An object of values, and of members that are JSON already."""
+    """A JSON object of fields, and of members that are encoded already."""
     return b"{%s}" % b", ".join((as_json(fields)[1:-1], *members))
 
 
 def content(data: bytes, content_type: str) -> bytes:
-    """Bytes as a member of an object: JSON and text as they are, or else in base64."""
+    """Bytes as a member of a JSON object: a value, a text, or base64."""
     try:
         if json_type(content_type):
             return b'"value": ' + json_line(data).encode()
         if text_type(content_type):
             return b'"text": ' + as_json(data.decode())
     except ValueError:
-        # Not what it says; or half of a character, of which nothing must get lost.
+        # Not of its type, or it ends within a character. Base64 keeps every byte.
         pass
     return b'"base64": ' + as_json(base64.b64encode(data).decode())
 
 
 def json_line(data: bytes) -> str:
     """
-    One value of JSON, as it is written, on one line.
+    One JSON value as it is written, on one line.
 
     Raises:
-        ValueError: It is none; the message says where, and why.
+        ValueError: It is not one JSON value; the message says where, and why.
     """
     text = data.decode().strip(_WHITE)
     try:
@@ -141,10 +151,10 @@ def json_line(data: bytes) -> str:
 
 def json_message(data: bytes) -> bytes:
     """
-    One value of JSON as it is sent, on one line.
+    One JSON value as it is sent, on one line.
 
     Raises:
-        ValueError: It is none, or none that a server takes: half of a surrogate pair.
+        ValueError: It is invalid, or has half of a surrogate pair, which servers reject.
     """
     line = json_line(data).encode()
     check_message(line, as_json=True)

@@ -1,14 +1,14 @@
-"""Offsets on the command line."""
+"""The option --offset."""
 
 import click
 
-from tailrace.cli.words import TEXT
+from tailrace.cli.parameters import TEXT
 from tailrace.client import Head
 from tailrace.client.decoding import split_place
 
-__all__ = ["BEGINNING", "offset_option", "resolve"]
+__all__ = ["offset_option", "resolve"]
 
-BEGINNING = "-1"
+_BEGINNING = "-1"
 _NOW = "now"
 
 
@@ -26,12 +26,12 @@ offset_option = click.option(
     metavar="OFFSET",
     type=TEXT,
     callback=_check,
-    help="Begin here: an offset that was returned before; -1 is the beginning, now the tail.",
+    help="Start at this offset, which a server returned; -1 is the beginning, now is the tail.",
 )
 
 
 def resolve(offset: str | None, head: Head) -> str:
-    """Where to begin; the tail by its offset, to which counts of messages can be added."""
+    """Where to start. `now` becomes the offset of the tail, to which a count can be added."""
     if offset == _NOW:
         return head.next_offset
-    return BEGINNING if offset is None else offset
+    return _BEGINNING if offset is None else offset

@@ -1,21 +1,24 @@
 """
-Where output goes, and so what it looks like: readable on a terminal, plain in a pipe.
+Standard output: readable on a terminal, plain in a pipe.
 
-Bytes are written as they are, texts as UTF-8: what a pipe gets does not depend on a locale.
+Bytes are written unchanged and text as UTF-8, whatever the locale is.
 """
 
 import json
 import re
 import select
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from tailrace.cli.failures import ExitCode, Failure, one_line
-from tailrace.cli.standard import OutputEnded, forget
+import click
+
+from tailrace.cli.failures import Failure, one_line
+from tailrace.cli.stdio import OutputEnded, discard
+from tailrace.exceptions import ExitCode
 from tailrace.protocol.content_type import essence, is_json, is_text
 from tailrace.protocol.errors import ContentTypeInvalid
 
@@ -26,6 +29,7 @@ __all__ = [
     "counted",
     "fields_of",
     "flush_output",
+    "force_option",
     "human_bytes",
     "json_type",
     "on_terminal",
@@ -38,13 +42,18 @@ __all__ = [
 ]
 
 _STEP: Final = 1024
-# All but the ends of lines and tabs; those above 127 are two bytes in UTF-8.
+# Except tabs and line ends. Those above 127 are two bytes in UTF-8.
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
-_C1_MARK: Final = b"\xc2"
+_C1_PREFIX: Final = b"\xc2"
+
+force_option = click.option(
+    "--force",
+    is_flag=True,
+    help="Print binary data and control characters to a terminal unchanged.",
+)
 
 
 def on_terminal() -> bool:
-    """Whether somebody looks at what is printed."""
     return sys.stdout.isatty()
 
 
@@ -52,15 +61,15 @@ class Output:
     """
     Standard output, for bytes.
 
-    On a terminal it lets nothing through that plays with it, unless that is insisted on: of texts
-    controls are shown (^[), and what is binary is refused.
+    On a terminal, control characters in text are shown (^[) and binary data is refused, unless
+    `force` is true.
     """
 
     def __init__(
         self, content_type: str = "text/plain", *, force: bool = False, forcible: bool = True
     ) -> None:
         self.terminal = on_terminal()
-        self._careful = self.terminal and not force
+        self._filters = self.terminal and not force
         self._is_text = text_type(content_type)
         self._forcible = forcible
         self._file = sys.stdout.buffer
@@ -72,17 +81,19 @@ class Output:
         Write bytes.
 
         Raises:
-            Failure: They would upset the terminal; or it cannot be written.
-            OutputEnded: Nobody reads it any more.
+            Failure: They are binary and this is a terminal, or they cannot be written.
+            OutputEnded: The reader has left.
         """
-        if self._careful:
-            data = self._tamed(data)
+        if self._filters:
+            data = self._filtered(data)
         if data:
             self._put(data)
             self._last = data[-1:]
 
-    def line(self, data: bytes) -> None:
-        self._put((visible(data) if self._careful else data) + b"\n")
+    def line(self, data: bytes | str) -> None:
+        if isinstance(data, str):
+            data = data.encode("utf-8", "backslashreplace")
+        self._put((visible(data) if self._filters else data) + b"\n")
 
     def json(self, value: Any) -> None:
         self.line(as_json(value))
@@ -91,29 +102,29 @@ class Output:
         flush_output()
 
     def finish(self) -> None:
-        """On a terminal the prompt goes on a line of its own."""
+        """Flush. On a terminal, end the last line, so that the prompt begins a new one."""
         self._put(self._held)
         if self.terminal and self._last != b"\n":
             self._put(b"\n")
         self.flush()
 
-    def _tamed(self, data: bytes) -> bytes:
+    def _filtered(self, data: bytes) -> bytes:
         if self._is_text:
-            # A control of two bytes may come in two pieces.
+            # The two bytes of a control character may come in two writes.
             data = self._held + data
-            self._held = data[-1:] if data.endswith(_C1_MARK) else b""
-            return visible(data.removesuffix(_C1_MARK))
+            self._held = data[-1:] if data.endswith(_C1_PREFIX) else b""
+            return visible(data.removesuffix(_C1_PREFIX))
         if _CONTROL.search(data):
-            insist = ", or insist with --force" if self._forcible else ""
+            force = ", or use --force" if self._forcible else ""
             raise Failure(
-                "this is binary, and could upset your terminal",
+                "the data is binary and is not printed to a terminal",
                 ExitCode.USAGE,
-                f"write it to a file, or pipe it to xxd{insist}",
+                f"write it to a file, or pipe it to xxd{force}",
             )
         return data
 
     def _put(self, data: bytes) -> None:
-        """All of it: without a buffer (PYTHONUNBUFFERED) a write may take less than it is given."""
+        """Write all of it; an unbuffered write (PYTHONUNBUFFERED) may be partial."""
         left = memoryview(data)
         with output_errors():
             while left:
@@ -127,35 +138,25 @@ class Output:
 
 
 def _wait() -> None:
-    """Until a pipe that does not block takes more."""
+    """Wait until a non-blocking pipe accepts more."""
     select.select([], [sys.stdout.fileno()], [])
 
 
 @contextmanager
 def output_errors() -> Iterator[None]:
-    """
-    What goes wrong with standard output; after it, output goes nowhere.
-
-    Raises:
-        Failure, OutputEnded: As `Output.write` does.
-    """
+    """Raise errors of standard output as `Output.write` does, and discard later output."""
     try:
         yield
     except BrokenPipeError as error:
-        forget(sys.stdout)
+        discard(sys.stdout)
         raise OutputEnded from error
     except OSError as error:
-        forget(sys.stdout)
+        discard(sys.stdout)
         raise Failure(f"standard output: {error.strerror or error}") from error
 
 
 def flush_output() -> None:
-    """
-    Let go of all that is written.
-
-    Raises:
-        Failure, OutputEnded: As `Output.write` does.
-    """
+    """Flush standard output; errors are those of `Output.write`."""
     with output_errors():
         while True:
             try:
@@ -167,7 +168,7 @@ def flush_output() -> None:
 
 
 def visible(data: bytes) -> bytes:
-    """Text whose controls are shown, and not obeyed: ^[ for an escape."""
+    """Text with visible control characters: ^[ for an escape."""
     return _CONTROL.sub(_caret, data)
 
 
@@ -176,24 +177,25 @@ def _caret(found: "re.Match[bytes]") -> bytes:
     return b"M-^%c" % (code - 64) if code >= 128 else b"^%c" % (code ^ 64)
 
 
-def text_type(content_type: str) -> bool:
-    """Whether a stream of this type is text."""
+def _valid(check: Callable[[str], bool], content_type: str) -> bool:
     try:
-        return is_text(content_type)
+        return check(content_type)
     except ContentTypeInvalid:
         return False
+
+
+def text_type(content_type: str) -> bool:
+    """Whether a stream of this type is text."""
+    return _valid(is_text, content_type)
 
 
 def json_type(content_type: str) -> bool:
-    """Whether a stream of this type has messages of JSON."""
-    try:
-        return is_json(content_type)
-    except ContentTypeInvalid:
-        return False
+    """Whether a stream of this type has JSON messages."""
+    return _valid(is_json, content_type)
 
 
 def short_type(content_type: str) -> str:
-    """Without its parameters."""
+    """A content type without its parameters."""
     try:
         return essence(content_type)
     except ContentTypeInvalid:
@@ -201,40 +203,40 @@ def short_type(content_type: str) -> str:
 
 
 def as_json(value: Any) -> bytes:
-    """One line of JSON."""
+    """A value as one line of JSON."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """What is known of something: its fields that have a value."""
+    """The fields of a dataclass that are not None."""
     return {name: field for name, field in asdict(value).items() if field is not None}
 
 
 def report(text: str) -> None:
-    """Say what was done, to somebody who looks; a script has the exit code."""
+    """Print a result to a terminal only; scripts use the exit code."""
     if on_terminal():
         output = Output()
-        output.line(one_line(text).encode())
+        output.line(one_line(text))
         output.flush()
 
 
 def counted(count: int, what: str = "message") -> str:
-    """So many messages."""
+    """A number with its unit: "1 message", "2,000 messages"."""
     return f"1 {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def table(rows: Iterable[Sequence[str]], widths: list[int]) -> Iterable[str]:
-    """Rows in columns; `widths` is kept, so that further rows can go below these."""
-    found = [[one_line(cell) for cell in row] for row in rows]
-    for row in found:
+    """Rows in columns; updates `widths`, so that later rows line up with these."""
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    for row in cells:
         widths[:] = [max(*pair) for pair in zip(widths, map(len, row), strict=True)]
-    for row in found:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()
+    for row in cells:
+        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(padded).rstrip()
 
 
 def human_bytes(size: float) -> str:
-    """1536 is 1.5 KiB."""
+    """A size in its largest unit: 1536 is 1.5 KiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < _STEP:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -243,7 +245,7 @@ def human_bytes(size: float) -> str:
 
 
 def age(then_ms: int, now: datetime | None = None) -> str:
-    """How long ago, in its largest unit."""
+    """The time since then in its largest unit: 2h ago."""
     moment = now or datetime.now(UTC)
     seconds = max(0, int(moment.timestamp() - then_ms / 1000))
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):

@@ -1,19 +1,25 @@
-"""How far a long command is: a bar on a terminal, lines where they were asked for elsewhere."""
+"""
+Progress of a long command, on standard error.
 
+A terminal shows a bar. Elsewhere nothing is shown, or a line now and then if `--progress` is given.
+"""
+
+import io
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final, TypeVar, cast
 
 import click
 
 from tailrace.cli.output import counted, human_bytes
-from tailrace.cli.standard import columns, tell
+from tailrace.cli.signals import exit_on_signals
+from tailrace.cli.stdio import print_stderr
 
-__all__ = ["Progress", "progress_option", "shown"]
+__all__ = ["JobProgress", "Progress", "progress_option", "show_progress"]
 
 _LINE_EVERY_S: Final = 1.0
 _BAR_EVERY_S: Final = 0.1
@@ -22,112 +28,172 @@ _BAR_WIDTH: Final = 20
 progress_option = click.option(
     "--progress/--no-progress",
     default=None,
-    help="Tell on standard error how far it is.  [default: on a terminal]",
+    help="Show progress on standard error.  [default: on a terminal]",
 )
 
 
 class Progress:
-    """Counts bytes and messages; this one tells nobody."""
+    """Counts bytes, and the messages in them."""
 
-    def __init__(self, label: str, total: int | None) -> None:
+    started = True
+
+    def __init__(
+        self, label: str, total: int | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.label = label
         self.total = total
         self.bytes = 0
         self.messages = 0
-        self._started = time.monotonic()
+        self.changed: Callable[[], object] = lambda: None
+        self._clock = clock
+        self._start = clock()
 
-    def advance(self, size: int, messages: int = 1) -> None:
+    def advance(self, size: int, messages: int = 0) -> None:
         self.bytes += size
         self.messages += messages
-
-    def text(self) -> str:
-        """What there is to say."""
-        return ", ".join(self.parts())
-
-    def parts(self) -> list[str]:
-        """What there is to say, the most important first."""
-        of_total = "" if self.total is None else f" of {human_bytes(self.total)}"
-        rate = f"{human_bytes(self.bytes / self.elapsed_s)}/s"
-        messages = [counted(self.messages)] if self.messages else []
-        return [f"{human_bytes(self.bytes)}{of_total}", *messages, rate]
+        self.changed()
 
     @property
-    def elapsed_s(self) -> float:
-        return max(time.monotonic() - self._started, 0.001)
+    def done(self) -> int:
+        return self.bytes
+
+    def text(self) -> str:
+        of_total = "" if self.total is None else f" of {human_bytes(self.total)}"
+        messages = counted(self.messages) if self.messages else ""
+        rate = f"{human_bytes(self._rate)}/s"
+        return _joined(f"{human_bytes(self.bytes)}{of_total}", messages, rate, self._time_left)
+
+    @property
+    def _rate(self) -> float:
+        return self.done / max(self._clock() - self._start, 0.001)
+
+    @property
+    def _time_left(self) -> str:
+        if not self.total or not 0 < self.done < self.total:
+            return ""
+        return f"{timedelta(seconds=round((self.total - self.done) / self._rate))} left"
 
 
-class _Bar(Progress):
-    """As a bar, on one line of a terminal, of which it is never wider."""
+class JobProgress(Progress):
+    """Counts messages of a Spark job. Its time starts when Spark has started."""
 
-    def __init__(self, label: str, total: int | None) -> None:
-        super().__init__(label, total)
-        self._next = 0.0
+    started = False
 
-    def advance(self, size: int, messages: int = 1) -> None:
-        super().advance(size, messages)
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _BAR_EVERY_S
-            self.tell()
+    def __call__(self, done: int) -> None:
+        """Set the number of messages; it never decreases."""
+        if not self.started:
+            self.started = True
+            self._start = self._clock()
+        self.messages = max(self.messages, done)
+        self.changed()
 
-    def tell(self, end: str = "") -> None:
-        # The last column is left free: some terminals begin a new line there.
-        room = columns(sys.stderr) - 1
-        tell(f"\r{self.line(room)}\x1b[K", end)
+    @property
+    def done(self) -> int:
+        return self.messages
 
-    def line(self, room: int) -> str:
-        """As much as there is room for."""
-        line = self.label
-        for part in (*self._bar(), self.text(), *self.parts()[:1]):
-            if len(line) + 2 + len(part) <= room and part not in line:
-                line += "  " + part
-        return line[:room]
-
-    def _bar(self) -> list[str]:
-        if not self.total:
-            return []
-        share = min(self.bytes / self.total, 1.0)
-        left_s = self.elapsed_s * (1 - share) / share if share else 0.0
-        done = int(share * _BAR_WIDTH)
-        left = f"{timedelta(seconds=int(left_s))} left" if 0 < share < 1 else ""
-        bar = "#" * done + "-" * (_BAR_WIDTH - done)
-        return [f"{share:4.0%}", f"[{bar}]", *filter(None, [left])]
+    def text(self) -> str:
+        if not self.started:
+            return "starting Spark"
+        of_total = f"{self.messages:,} of " if self.total else ""
+        count = counted(self.total or self.messages)
+        return _joined(f"{of_total}{count}", f"{self._rate:,.0f}/s", self._time_left)
 
 
-class _Lines(Progress):
-    """A line now and then, for logs."""
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
 
-    def __init__(self, label: str, total: int | None) -> None:
-        super().__init__(label, total)
-        self._next = time.monotonic() + _LINE_EVERY_S
 
-    def advance(self, size: int, messages: int = 1) -> None:
-        super().advance(size, messages)
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _LINE_EVERY_S
-            self.tell()
-
-    def tell(self) -> None:
-        tell(f"{self.label}: {self.text()}")
+_AnyProgress = TypeVar("_AnyProgress", bound=Progress)
 
 
 @contextmanager
-def shown(label: str, total: int | None, wanted: bool | None) -> Iterator[Progress]:
-    """Progress as it is wanted; by default, if somebody looks."""
-    terminal = sys.stderr.isatty()
-    if wanted is False or (wanted is None and not terminal):
-        yield Progress(label, total)
+def show_progress(progress: _AnyProgress, wanted: bool | None) -> Iterator[_AnyProgress]:
+    """Show progress while the block runs; `wanted` is the value of `--progress`."""
+    is_terminal = sys.stderr.isatty()
+    if wanted is False or (wanted is None and not is_terminal):
+        yield progress
         return
-    if terminal and os.environ.get("TERM", "dumb") != "dumb":
-        bar = _Bar(label, total)
+    shown = _bar if is_terminal and os.environ.get("TERM", "dumb") != "dumb" else _lines
+    with shown(progress):
+        yield progress
+
+
+@contextmanager
+def _lines(progress: Progress) -> Iterator[None]:
+    def show() -> None:
+        print_stderr(f"{progress.label}: {progress.text()}")
+
+    if not progress.started:
+        show()
+    progress.changed = _throttled(show, _LINE_EVERY_S)
+    try:
+        yield
+    finally:
+        show()
+
+
+@contextmanager
+def _bar(progress: Progress) -> Iterator[None]:
+    # Imported where a bar is shown, because it takes long.
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(_BAR_WIDTH),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[text]}", markup=False),
+    )
+    bar = Bar(
+        *columns,
+        console=Console(file=cast("Any", _StandardError())),
+        # Without a thread of its own: nothing is drawn while Spark starts and file 2 is a log.
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    task = bar.add_task(progress.label, total=progress.total, text=progress.text())
+
+    def show() -> None:
+        bar.update(task, total=progress.total, completed=progress.done, text=progress.text())
+        bar.refresh()
+
+    progress.changed = _throttled(show, _BAR_EVERY_S)
+    # The bar hides the cursor: a signal must not leave it hidden.
+    with exit_on_signals(), bar:
         try:
-            yield bar
+            yield
         finally:
-            bar.tell("\n")
-    else:
-        lines = _Lines(label, total)
-        try:
-            yield lines
-        finally:
-            lines.tell()
+            show()
+
+
+def _throttled(show: Callable[[], None], every_s: float) -> Callable[[], None]:
+    due = time.monotonic() + every_s
+
+    def call() -> None:
+        nonlocal due
+        now = time.monotonic()
+        if now >= due:
+            due = now + every_s
+            show()
+
+    return call
+
+
+class _StandardError(io.TextIOBase):
+    """Standard error for `rich`: a write that fails does not end the command."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return sys.stderr.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return sys.stderr.encoding
+
+    def write(self, text: str) -> int:
+        print_stderr(text, "")
+        return len(text)

@@ -1,14 +1,15 @@
-"""`tailrace read`: what is there, up to the tail of now."""
+"""`tailrace read`: a stream up to its current tail."""
 
 import sys
 from itertools import islice
 
 import click
 
-from tailrace.cli.connection import Target, stream_argument
-from tailrace.cli.messages import json_messages, message_line, write_chunk
+from tailrace.cli.connection import Location, stream_argument
+from tailrace.cli.messages import json_messages, message_line, with_offsets_option, write_chunk
 from tailrace.cli.offsets import offset_option, resolve
-from tailrace.cli.output import Output, json_type
+from tailrace.cli.output import Output, force_option, json_type
+from tailrace.cli.parameters import count_option
 from tailrace.client.decoding import split_place
 
 __all__ = ["read"]
@@ -17,21 +18,18 @@ __all__ = ["read"]
 @click.command()
 @stream_argument
 @offset_option
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Print at most this many messages (of a JSON stream).",
-)
-@click.option("--json", "wrapped", is_flag=True, help="Each on a line, with where to read on.")
-@click.option("--force", is_flag=True, help="Print binary and controls to a terminal as they are.")
-def read(target: Target, offset: str | None, limit: int | None, wrapped: bool, force: bool) -> None:
+@count_option("--limit", least=0, help="Print at most this many messages of a JSON stream.")
+@with_offsets_option
+@force_option
+def read(
+    location: Location, offset: str | None, limit: int | None, with_offsets: bool, force: bool
+) -> None:
     """
-    Print what a stream has, up to its tail of now.
+    Print a stream up to its current tail.
 
-    Messages of a JSON stream come one a line, anything else byte for byte.
+    A JSON stream is printed with one message per line, others byte for byte.
     """
-    with target.stream() as stream:
+    with location.stream() as stream:
         head = stream.head()
         start = resolve(offset, head)
         output = Output(head.content_type, force=force)
@@ -39,12 +37,12 @@ def read(target: Target, offset: str | None, limit: int | None, wrapped: bool, f
             chunks = stream.read(split_place(start)[0])
             most = None if limit is None else min(limit, sys.maxsize)
             for message in islice(json_messages(chunks, start, stream.url), most):
-                output.line(message_line(message, wrapped=wrapped))
+                output.line(message_line(message, with_offset=with_offsets))
         elif limit is not None:
             raise click.UsageError(
-                f"--limit counts messages of JSON, and {target.name} is {head.content_type}"
+                f"--limit needs a JSON stream, and {location.name} is {head.content_type}"
             )
         else:
             for chunk in stream.read(start):
-                write_chunk(output, chunk, head.content_type, wrapped=wrapped)
+                write_chunk(output, chunk, head.content_type, with_offset=with_offsets)
         output.finish()

@@ -1,4 +1,4 @@
-"""`tailrace restore`: a backup back into a data directory."""
+"""`tailrace restore`: a backup into a data directory."""
 
 import shlex
 from collections.abc import Callable
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tailrace.cli.directory import data_dir_option, need_server
-from tailrace.cli.failures import ExitCode, Failure
+from tailrace.cli.directory import check_libraries, data_dir_option
+from tailrace.cli.failures import Failure
 from tailrace.cli.files import opened
 from tailrace.cli.output import Output, human_bytes
-from tailrace.cli.progress import progress_option, shown
-from tailrace.cli.signals import ending_on_signals
+from tailrace.cli.progress import Progress, progress_option, show_progress
+from tailrace.cli.signals import exit_on_signals
+from tailrace.exceptions import ExitCode
 
 if TYPE_CHECKING:
     from tailrace.engine.backup_format import Manifest
@@ -28,23 +29,23 @@ __all__ = ["restore"]
 @progress_option
 def restore(backup: Path, data_dir: Path, progress: bool | None) -> None:
     """
-    Write a backup to a data directory.
+    Restore a backup to a data directory.
 
-    BACKUP may be -, for standard input. The directory must be empty, or not exist; there is a
-    database in it when all of the backup is checked and on the disk.
+    BACKUP may be -, for standard input. The directory must be empty or not exist. It becomes a
+    database when the whole backup is verified and on the disk.
     """
-    need_server()
+    check_libraries()
     from tailrace.engine.restore import BackupInvalid, DirectoryTaken
     from tailrace.engine.restore import restore as run
     from tailrace.engine.rocks.store import FORMAT_VERSION
 
     with ExitStack() as stack:
-        stack.enter_context(ending_on_signals())
+        stack.enter_context(exit_on_signals())
         source = stack.enter_context(opened(backup))
 
         def started(manifest: "Manifest") -> Callable[[int], object]:
-            told = stack.enter_context(shown("restore", manifest.bytes, progress))
-            return lambda size: told.advance(size, 0)
+            shown = show_progress(Progress("restore", manifest.bytes), progress)
+            return stack.enter_context(shown).advance
 
         try:
             manifest = run(source, data_dir, FORMAT_VERSION, started)
@@ -60,14 +61,14 @@ def restore(backup: Path, data_dir: Path, progress: bool | None) -> None:
             ) from error
         except OSError as error:
             raise Failure(f"{data_dir}: {error.strerror or error}") from error
-    _tell(manifest, data_dir)
+    _print_summary(manifest, data_dir)
 
 
-def _tell(manifest: "Manifest", data_dir: Path) -> None:
+def _print_summary(manifest: "Manifest", data_dir: Path) -> None:
     moment = datetime.fromtimestamp(manifest.time_ms / 1000, UTC).isoformat(timespec="seconds")
-    place = shlex.quote(str(data_dir))
+    directory = shlex.quote(str(data_dir))
     output = Output()
-    output.line(f"{data_dir}: {human_bytes(manifest.bytes)}, as it was at {moment}".encode())
-    output.line(f"look at it: tailrace check --data-dir {place}".encode())
-    output.line(f"serve it: tailrace serve --data-dir {place}".encode())
+    output.line(f"{data_dir}: {human_bytes(manifest.bytes)}, the state at {moment}")
+    output.line(f"verify it: tailrace check --data-dir {directory}")
+    output.line(f"serve it: tailrace serve --data-dir {directory}")
     output.finish()

@@ -4,29 +4,32 @@ import sys
 
 import click
 
-from tailrace.cli.connection import Server, Target, bucket_option, make_target, server_options
-from tailrace.cli.failures import ExitCode, Failure, one_line, show
+from tailrace.cli.connection import Location, Server, bucket_option, make_location, server_options
+from tailrace.cli.failures import Failure, one_line, print_error
 from tailrace.cli.output import report
-from tailrace.cli.standard import tell
-from tailrace.cli.words import TEXT
+from tailrace.cli.parameters import TEXT
+from tailrace.cli.stdio import print_stderr
+from tailrace.exceptions import ExitCode
 
-__all__ = ["confirm", "rm"]
+__all__ = ["confirm", "rm", "yes_option"]
+
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 def confirm(question: str, yes: bool) -> None:
     """
-    Ask before something is gone for good; like rm, only if there is somebody to ask.
+    Ask before data is removed, if standard input is a terminal.
 
     Raises:
-        Failure: The answer is no.
+        Failure: The user declined.
     """
     if yes or not sys.stdin.isatty():
         return
     try:
         agreed = click.confirm(one_line(question), err=True)
     except click.Abort:
-        # The shell's prompt goes on a line of its own.
-        tell("")
+        # The shell's prompt begins a new line.
+        print_stderr("")
         raise
     except OSError:
         agreed = False
@@ -38,31 +41,31 @@ def confirm(question: str, yes: bool) -> None:
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=TEXT)
 @bucket_option
 @server_options
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 def rm(paths: tuple[str, ...], bucket: str, server: Server, yes: bool) -> None:
     """
-    Delete streams with all their data.
+    Delete streams and their data.
 
-    On a terminal it asks first. If one cannot be deleted, the others still are.
+    Asks for confirmation on a terminal. If a stream cannot be deleted, the others still are.
     """
-    targets = [make_target(server, path, bucket) for path in paths]
-    names = ", ".join(target.name for target in targets)
-    confirm(f"Delete {names} for good?", yes)
+    locations = [make_location(server, path, bucket) for path in paths]
+    confirm(f"Delete {_names(locations)} permanently?", yes)
     code = ExitCode.DONE
-    for at, target in enumerate(targets):
+    for index, location in enumerate(locations):
         try:
-            with target.stream(missing="") as stream:
+            with location.stream(missing="") as stream:
                 stream.delete()
         except Failure as failure:
             if failure.code == ExitCode.UNREACHABLE:
-                failure.message += _remaining(targets[at:])
+                if locations[index + 1 :]:
+                    failure.message += f"; not deleted: {_names(locations[index:])}"
                 raise
-            show(failure.message, failure.hint)
+            print_error(failure.message, failure.hint)
             code = code or failure.code
         else:
-            report(f"{target.name}: deleted")
+            report(f"{location.name}: deleted")
     raise click.exceptions.Exit(code)
 
 
-def _remaining(targets: list[Target]) -> str:
-    return f"; not deleted: {', '.join(target.name for target in targets)}" if targets[1:] else ""
+def _names(locations: list[Location]) -> str:
+    return ", ".join(location.name for location in locations)

@@ -1,18 +1,18 @@
-"""`tailrace snapshot`: what the messages of a stream add up to."""
+"""`tailrace snapshot`: the state that the messages of a stream add up to."""
 
 from pathlib import Path
 
 import click
 
-from tailrace.cli.connection import Target, stream_argument
-from tailrace.cli.files import read_whole, write_whole
+from tailrace.cli.connection import Location, stream_argument
+from tailrace.cli.files import file_argument, read_whole, write_whole
 from tailrace.cli.messages import content, json_object
-from tailrace.cli.output import Output, report
-from tailrace.cli.words import HEADER_TEXT, TEXT, is_url
+from tailrace.cli.output import Output, force_option, report
+from tailrace.cli.parameters import HEADER_TEXT, TEXT, is_url
 from tailrace.client import Refused, Snapshot
 from tailrace.client.streams import DEFAULT_CONTENT_TYPE
 
-__all__ = ["described", "need_bucket", "snapshot"]
+__all__ = ["need_bucket", "snapshot", "snapshot_object"]
 
 
 @click.group()
@@ -20,7 +20,7 @@ def snapshot() -> None:
     """
     Get and publish snapshots of streams in buckets.
 
-    A snapshot is what all messages before an offset add up to.
+    A snapshot is the state that all messages before an offset add up to.
     """
 
 
@@ -31,22 +31,24 @@ def snapshot() -> None:
     "--output",
     "file",
     type=click.Path(path_type=Path),
-    help="Write it to this file.",
+    help="Write the snapshot to this file.",
 )
-@click.option("--json", "is_json", is_flag=True, help="With its offset and its type, as an object.")
-@click.option("--force", is_flag=True, help="Print binary and controls to a terminal as they are.")
-def get(target: Target, file: Path | None, is_json: bool, force: bool) -> None:
+@click.option(
+    "--json", "is_json", is_flag=True, help="Print a JSON object with the offset and type."
+)
+@force_option
+def get(location: Location, file: Path | None, is_json: bool, force: bool) -> None:
     """Print the latest snapshot of a stream."""
-    need_bucket(target)
-    with target.stream() as stream:
+    need_bucket(location)
+    with location.stream() as stream:
         found = stream.snapshot()
     if file is not None:
         write_whole(file, found.data)
-        report(f"{target.name}: the snapshot at {found.offset} is in {file}")
+        report(f"{location.name}: the snapshot at {found.offset} is in {file}")
         return
     output = Output(found.content_type, force=force)
     if is_json:
-        output.line(described(found))
+        output.line(snapshot_object(found))
     else:
         output.write(found.data)
     output.finish()
@@ -54,12 +56,12 @@ def get(target: Target, file: Path | None, is_json: bool, force: bool) -> None:
 
 @snapshot.command()
 @stream_argument
-@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@file_argument
 @click.option(
     "--offset",
     required=True,
     type=TEXT,
-    help="It adds up all messages before this offset, which was returned before.",
+    help="The snapshot covers all messages before this offset, which a server returned.",
 )
 @click.option(
     "--type",
@@ -68,41 +70,34 @@ def get(target: Target, file: Path | None, is_json: bool, force: bool) -> None:
     show_default=True,
     type=HEADER_TEXT,
     metavar="TYPE",
-    help="Its own content type.",
+    help="Content type of the snapshot.",
 )
-def put(target: Target, file: Path, offset: str, content_type: str) -> None:
+def put(location: Location, file: Path, offset: str, content_type: str) -> None:
     """
     Publish FILE, or - for standard input, as the snapshot of a stream.
 
     The server then drops the messages before the offset.
     """
-    need_bucket(target)
+    need_bucket(location)
     data = read_whole(file)
-    with target.stream() as stream:
+    with location.stream() as stream:
         try:
             stream.publish_snapshot(data, offset, content_type)
         except Refused as error:
             if error.code != "offset-invalid":
                 raise
-            # The server's words name -1 and now as well, which are for reading.
-            raise click.UsageError(
-                f"--offset {offset!r} is none that was returned before"
-            ) from None
-    report(f"{target.name}: published at {offset}, {len(data)} bytes")
+            # The server's message suggests -1 and now, which only reads accept.
+            raise click.UsageError(f"no server returned --offset {offset!r}") from None
+    report(f"{location.name}: published at {offset}, {len(data)} bytes")
 
 
-def need_bucket(target: Target) -> None:
-    """
-    Make sure that a stream is in a bucket.
-
-    Raises:
-        UsageError: It is not.
-    """
-    if not target.bucket and not is_url(target.path):
-        raise click.UsageError("only streams in a bucket have snapshots: --bucket BUCKET")
+def need_bucket(location: Location) -> None:
+    """Raise a usage error if a stream is not in a bucket."""
+    if not location.bucket and not is_url(location.path):
+        raise click.UsageError("only streams in a bucket have snapshots: use --bucket BUCKET")
 
 
-def described(found: Snapshot) -> bytes:
-    """A snapshot as an object."""
-    known = {"offset": found.offset, "content_type": found.content_type}
-    return json_object(known, content(found.data, found.content_type))
+def snapshot_object(found: Snapshot) -> bytes:
+    """A snapshot as a JSON object."""
+    fields = {"offset": found.offset, "content_type": found.content_type}
+    return json_object(fields, content(found.data, found.content_type))

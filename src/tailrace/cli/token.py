@@ -11,8 +11,8 @@ import click
 
 from tailrace.cli.failures import Failure
 from tailrace.cli.output import Output, report, table
-from tailrace.cli.standard import tell
-from tailrace.cli.words import TEXT
+from tailrace.cli.parameters import TEXT
+from tailrace.cli.stdio import print_stderr as tell
 
 if TYPE_CHECKING:
     from tailrace.server.guard.access.tokens import Token

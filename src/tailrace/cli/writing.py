@@ -1,4 +1,4 @@
-"""Appending many messages, each once: what `append` and `import` share."""
+"""Appending many messages, each exactly once: shared by `append` and `import`."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -7,19 +7,55 @@ from typing import Final
 
 import click
 
-from tailrace.cli.connection import Patience, Target
-from tailrace.cli.failures import show
-from tailrace.cli.output import counted
-from tailrace.cli.standard import tell
+from tailrace.cli.connection import Command, Location, Patience
+from tailrace.cli.failures import Failure, print_error
+from tailrace.cli.output import counted, json_type
+from tailrace.cli.parameters import EPOCH, HEADER_TEXT
+from tailrace.cli.stdio import print_stderr
 from tailrace.client import Appended, Head, NotFound, Producer, Stream, TailraceError
+from tailrace.exceptions import ExitCode
 
-__all__ = ["Writer", "create_hint", "find_or_create", "writing"]
+__all__ = ["Writer", "create_hint", "find_or_create", "need_json", "writing", "writing_options"]
 
 LINGER_S: Final = 0.005
 
 
+def _check_epoch(ctx: click.Context, param: click.Parameter, value: int | None) -> int | None:
+    if value is not None and ctx.params.get("producer_id") is None:
+        raise click.UsageError("--epoch needs --producer")
+    return value
+
+
+def writing_options(command: Command) -> Command:
+    """Options of a writer; the command gets `creates`, `closes`, `producer_id` and `epoch`."""
+    for option in (
+        click.option(
+            "--epoch",
+            type=EPOCH,
+            metavar="N",
+            callback=_check_epoch,
+            help="The epoch of --producer.  [default: the next one]",
+        ),
+        click.option(
+            "--producer",
+            "producer_id",
+            metavar="ID",
+            type=HEADER_TEXT,
+            # Before --epoch, whose check depends on it.
+            is_eager=True,
+            help="Write with this producer id, and fence others that use it.",
+        ),
+        click.option("--close", "closes", is_flag=True, help="Close the stream at the end."),
+        click.option(
+            "--create", "creates", is_flag=True, help="Create the stream if it does not exist."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 class Writer:
-    """A producer, and how far it is."""
+    """A producer that counts its messages."""
 
     def __init__(self, producer: Producer) -> None:
         self.count = 0
@@ -36,70 +72,72 @@ class Writer:
     def close_stream(self) -> None:
         self._producer.close_stream()
 
-    @property
-    def stored(self) -> int:
-        """So many at least."""
-        return self.count - len(self._producer.undelivered())
+    def rejected(self, reason: str, hint: str) -> Failure:
+        """The failure for input that is invalid; everything before it is stored."""
+        self.flush()
+        return Failure(f"{reason}; stored before it: {counted(self.count)}", hint=hint)
 
     @property
-    def told(self) -> str:
-        return f"{self.stored:,} of {counted(self.count)} stored"
+    def stored(self) -> str:
+        """At least this many messages are stored."""
+        stored = self.count - len(self._producer.undelivered())
+        return f"{stored:,} of {counted(self.count)} stored"
 
     @property
     def next_offset(self) -> str | None:
-        """The tail after the last message, once all is stored; none if nothing was sent."""
+        """The tail after the last message, once everything is stored; None if nothing was sent."""
         return None if self._last is None else self._last.result().next_offset
 
 
 @contextmanager
 def writing(
-    target: Target,
+    location: Location,
     content_type: str,
     *,
     patience: Patience = Patience.BRIEF,
     producer_id: str | None = None,
     epoch: int | None = None,
-    together: bool = True,
+    batches: bool = True,
 ) -> Iterator[Writer]:
     """
-    Append to a stream; everything is stored when the block is left.
+    Append to a stream; everything is stored when the block ends.
 
-    With `together` false, each message is one to the server also where it is not JSON.
+    Without `batches`, each message is a request of its own.
 
     Raises:
-        Failure: Not everything could be stored; it says how much was.
+        Failure: Some messages are not stored; it says how many are.
     """
-    with target.stream(patience) as stream:
+    with location.stream(patience) as stream:
         producer = stream.producer(
             producer_id,
             epoch=epoch or 0,
-            # A run of a command is a new one: without an epoch of its own it takes the next.
+            # Each run of the command is a new incarnation of the producer.
             auto_claim=epoch is None,
             content_type=content_type,
             linger_s=LINGER_S,
-            batch_count_max=10_000 if together else 1,
+            batch_count_max=10_000 if batches else 1,
         )
         writer = Writer(producer)
         try:
             with producer:
                 yield writer
         except TailraceError as error:
-            failure = target.explain(error)
+            failure = location.failure(error)
             if writer.count > 1:
-                failure.message += f"; {writer.told}"
+                failure.message += f"; {writer.stored}"
             raise failure from error
         except KeyboardInterrupt:
-            tell("")
-            show(f"interrupted; {writer.told}")
+            print_stderr("")
+            print_error(f"interrupted; {writer.stored}")
             raise click.Abort from None
 
 
 def find_or_create(stream: Stream, content_type: str, *, create: bool) -> Head:
     """
-    What a stream is; it is made first if it is not there and that was asked for.
+    The metadata of a stream, which is created if it does not exist and `create` is true.
 
     Raises:
-        TailraceError: It is not there, or cannot be made.
+        TailraceError: It does not exist, or cannot be created.
     """
     try:
         return stream.head()
@@ -110,6 +148,13 @@ def find_or_create(stream: Stream, content_type: str, *, create: bool) -> Head:
     return stream.head()
 
 
-def create_hint(target: Target) -> str:
-    """What to do where a JSON stream is missing."""
-    return f"add --create, or create it first: {target.spelled('create', '--json')}"
+def need_json(location: Location, head: Head, hint: str) -> None:
+    """Raise a failure if a stream is not JSON."""
+    if not json_type(head.content_type):
+        message = f"{location.name} is {head.content_type}, not JSON"
+        raise Failure(message, ExitCode.CONFLICT, hint)
+
+
+def create_hint(location: Location) -> str:
+    """The hint for a JSON stream that does not exist."""
+    return f"add --create, or create it first: {location.command('create', '--json')}"

@@ -1,11 +1,11 @@
 """
-How far Spark's work is, in messages: what a terminal shows while it waits.
+Progress of a Spark job, in messages.
 
-Rule 1: what is told comes from Spark (finished micro-batches, finished tasks) and is never waited
-for: work that cannot be watched goes on all the same.
+Rule 1: the numbers come from Spark (finished micro-batches, finished tasks). The job never waits
+for them, and continues if they cannot be read.
 
-Rule 2: messages of a micro-batch that runs count by the share of its tasks that are done, of what
-is left to do: an estimate, which the finished batch replaces.
+Rule 2: a running micro-batch counts as the share of its tasks that are done, of the messages that
+are left. This is an estimate, which the finished batch replaces.
 """
 
 import threading
@@ -17,49 +17,45 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Told", "Watch", "estimate", "watching"]
+__all__ = ["Watch", "estimate", "watching"]
 
-_LOOK_EVERY_S: Final = 0.5
-
-Told = Callable[[int], object]
-"""Is told how many messages are done, now and then, from a thread of its own."""
+_POLL_S: Final = 0.5
 
 
 class Watch:
-    """Counts the messages of every streaming query that runs, and the tasks of the rest."""
+    """Counts the messages of all streaming queries, and the tasks of other work."""
 
     def __init__(self, spark: "SparkSession", total: int | None) -> None:
         self._spark = spark
         self._total = total
         self._batches: dict[tuple[str, int], int] = {}
-        self._tally: Callable[[], int] | None = None
+        self._counter: Callable[[], int] | None = None
 
-    def count_by(self, tally: Callable[[], int]) -> None:
-        """A job that knows by itself how many messages are done."""
-        self._tally = tally
+    def count_by(self, counter: Callable[[], int]) -> None:
+        """Use the count of a job that counts its own messages."""
+        self._counter = counter
 
     def done(self) -> int:
-        """So many messages, as far as is known now."""
-        if self._tally is not None:
-            return self._tally()
+        """The messages that are done, as far as is known."""
+        if self._counter is not None:
+            return self._counter()
         for query in self._spark.streams.active:
-            self._look(query)
-        finished = sum(self._batches.values())
-        return estimate(finished, self._total, *self._tasks())
+            self._update(query)
+        return estimate(sum(self._batches.values()), self._total, *self._tasks())
 
-    def _look(self, query: "StreamingQuery") -> None:
+    def _update(self, query: "StreamingQuery") -> None:
         last = query.lastProgress
         if last is None:
             return
         before = [batch for run, batch in self._batches if run == last["runId"]]
-        # All of them only where some were missed: each holds the marks of every stream.
+        # All progress is large, as it has the offsets of every stream: get it only after a gap.
         missed = last["batchId"] > max(before, default=last["batchId"] - 1) + 1
         for each in query.recentProgress if missed else (last,):
             key = each["runId"], each["batchId"]
             self._batches[key] = max(self._batches.get(key, 0), each["numInputRows"])
 
     def _tasks(self) -> tuple[int, int]:
-        """How many tasks of the stages that run now are done, of how many."""
+        """The finished tasks, and all tasks, of the active stages."""
         tracker = self._spark.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         known = [stage for stage in stages if stage is not None]
@@ -68,30 +64,32 @@ class Watch:
 
 
 def estimate(finished: int, total: int | None, tasks_done: int, tasks: int) -> int:
-    """Messages of finished batches, and a share of the rest by the tasks that are done."""
+    """Messages of finished batches, and a share of the rest by finished tasks."""
     if total is None or not tasks or finished >= total:
         return finished
     return finished + (total - finished) * tasks_done // tasks
 
 
 @contextmanager
-def watching(spark: "SparkSession", told: Told, total: int | None) -> Iterator[Watch]:
-    """Tell how far it is while the block runs."""
+def watching(
+    spark: "SparkSession", show: Callable[[int], object], total: int | None
+) -> Iterator[Watch]:
+    """Call `show` with the number of messages done, from another thread, while the block runs."""
     watch = Watch(spark, total)
     ended = threading.Event()
 
-    def look() -> None:
+    def poll() -> None:
         most = 0
-        while not ended.wait(_LOOK_EVERY_S):
-            # Spark may be on its way out.
+        while not ended.wait(_POLL_S):
+            # Spark may be stopping.
             with suppress(Exception):
                 most = max(most, watch.done())
-                told(most)
+                show(most)
 
-    thread = threading.Thread(target=look, name="progress", daemon=True)
+    thread = threading.Thread(target=poll, name="progress", daemon=True)
     thread.start()
     try:
         yield watch
     finally:
         ended.set()
-        thread.join(2 * _LOOK_EVERY_S)
+        thread.join(2 * _POLL_S)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.client import Client
-from tests.cli.conftest import COMMAND
+from tests.cli.conftest import COMMAND, interruptible
 from tests.cli.terminal import Terminal
 from tests.support.server import ServerProcess
 from tests.support.together import wait_until
@@ -43,14 +43,15 @@ def fill(client: Client, bucket: str) -> None:
 
 
 def started(server: ServerProcess, *args: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*COMMAND, "pipeline", *args, *SPARK],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TAILRACE_URL": server.url},
-        start_new_session=True,
-    )
+    with interruptible():
+        return subprocess.Popen(
+            [*COMMAND, "pipeline", *args, *SPARK],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TAILRACE_URL": server.url},
+            start_new_session=True,
+        )
 
 
 @pytest.fixture
@@ -64,24 +65,20 @@ def target(tmp_path: Path) -> ServerProcess:
     return ServerProcess(tmp_path / "target")
 
 
-def test_a_report_on_a_terminal(
+def test_an_archive_on_a_terminal(
     server: ServerProcess, client: Client, bucket: str, tmp_path: Path
 ) -> None:
-    """A bar, a table, a page, and not a word of Spark's."""
+    """A progress bar, one line with the result, and no output of Spark."""
     fill(client, bucket)
-    page = tmp_path / "report.html"
-    args = ("pipeline", "report", bucket, "--key", "/id", "--html", str(page), *SPARK)
+    table = tmp_path / "table"
+    args = ("pipeline", "archive", bucket, str(table), *SPARK)
     with Terminal(server.url, *args, columns=200) as terminal:
         assert terminal.finish() == 0
-    bars, _, table = terminal.seen.partition("\n")
-    assert bars.startswith("\rreport") and "starting Spark" in bars
-    assert "100%  [####################]  1,000 of 1,000 messages" in bars
-    title, whole, *streams, told = table.splitlines()
-    assert title.split()[:4] == ["NAME", "STREAMS", "MESSAGES", "BYTES"]
-    assert whole.split()[:3] == [bucket, "2", "1,000"]
-    assert sorted(line.split()[0] for line in streams) == [f"{bucket}/<b>", f"{bucket}/a"]
-    assert told == f"the page is in {page}"
-    assert "&lt;b&gt;" in page.read_text() and "<b></" not in page.read_text()
+    bars, _, result = terminal.without_escapes().partition("\n")
+    assert "archive" in bars and "starting Spark" in bars
+    assert "100% 1,000 of 1,000 messages" in bars
+    (line,) = result.splitlines()
+    assert line.startswith(f"{bucket}: 1,000 messages added to {table}: ")
 
 
 def test_an_interrupted_mirror_is_completed_by_the_next_run(
@@ -108,10 +105,10 @@ def test_an_interrupted_mirror_is_completed_by_the_next_run(
 
 
 def test_an_interrupt_while_spark_starts_leaves_nothing(
-    server: ServerProcess, client: Client, bucket: str
+    server: ServerProcess, client: Client, bucket: str, tmp_path: Path
 ) -> None:
     fill(client, bucket)
-    with started(server, "report", bucket) as process:
+    with started(server, "archive", bucket, str(tmp_path / "table")) as process:
         # One that only says its version has ended by then.
         wait_until_for(lambda: "java" in alive_in(process.pid, age_s=2))
         os.killpg(process.pid, signal.SIGINT)

@@ -1,33 +1,21 @@
-"""`tailrace pipeline`: streams to tables and back, with Spark. Jobs are imported when they run."""
-
-from importlib import import_module
-from typing import Final
+"""`tailrace pipeline`: Spark jobs from streams to tables and back, imported when they run."""
 
 import click
 
+from tailrace.cli.lazy_group import LazyGroup
+
 __all__ = ["pipeline"]
 
-_JOBS: Final = ("archive", "materialize", "fold", "replay", "mirror", "report")
 
-
-class _Jobs(click.Group):
-    """Subcommands by name: even their options need not be loaded to list the others."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_JOBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _JOBS:
-            return None
-        module = import_module(f"tailrace.cli.pipeline.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
-        return command
+class _Jobs(LazyGroup):
+    package = __name__
+    names = ("archive", "materialize", "fold", "replay", "mirror")
 
 
 @click.group(cls=_Jobs)
 def pipeline() -> None:
     """
-    Bring streams into tables, tables into streams, and streams to other servers.
+    Copy streams to tables, tables to streams, and streams to other servers.
 
     The jobs run on Spark: pip install 'tailrace[spark]'.
     """

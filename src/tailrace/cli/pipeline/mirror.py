@@ -4,119 +4,75 @@ from pathlib import Path
 
 import click
 
-from tailrace.cli.connection import Server, check_headers, check_server_url, server_options
 from tailrace.cli.output import counted, report
-from tailrace.cli.pipeline.bar import shown_messages
-from tailrace.cli.pipeline.engine import Engine, engine_options
+from tailrace.cli.parameters import BUCKET, HEADER, SERVER_URL, TEXT
+from tailrace.cli.pipeline.backlog import job_backlog, print_plan
 from tailrace.cli.pipeline.options import (
-    dry_run_option,
-    following_options,
-    selection_options,
+    FOLLOWING,
+    PARTITIONS,
+    SELECTION,
+    Job,
+    job_options,
+    target_bucket_option,
 )
-from tailrace.cli.pipeline.plan import marks_of, show_plan, survey
-from tailrace.cli.progress import progress_option
-from tailrace.cli.words import BUCKET, TEXT
 
 __all__ = ["mirror"]
 
 
 @click.command()
 @click.argument("bucket", type=BUCKET)
-@click.argument("target", type=TEXT, callback=check_server_url)
-@server_options
-@selection_options
+@click.argument("target", type=SERVER_URL)
 @click.option(
     "--checkpoint",
     required=True,
     type=TEXT,
     metavar="DIR",
-    help="Keeps how far it is: the next run goes on from there.",
+    help="Directory that stores the progress, for the next run to continue.",
 )
-@click.option(
-    "--target-bucket",
-    default="",
-    type=BUCKET,
-    metavar="BUCKET",
-    help="Where streams go.  [default: a bucket of the same name]",
-)
+@target_bucket_option
 @click.option(
     "--target-header",
     "target_headers",
     multiple=True,
-    callback=check_headers,
+    type=HEADER,
     metavar="'NAME: VALUE'",
-    help="A header for every request to the target.",
+    help="Send this header with every request to the target. Repeatable.",
 )
-@click.option(
-    "--partitions",
-    type=click.IntRange(1, 10_000),
-    metavar="N",
-    help="Write with so many producers.  [default: 8, or as before]",
-)
-@following_options
-@engine_options
-@dry_run_option
-@progress_option
+@job_options("mirror", PARTITIONS, SELECTION, FOLLOWING)
 def mirror(
+    job: Job,
     bucket: str,
     target: str,
-    server: Server,
-    prefix: str,
-    pattern: str | None,
     checkpoint: str,
     target_bucket: str,
-    target_headers: dict[str, str],
-    partitions: int | None,
-    max_messages: int | None,
-    ignore_data_loss: bool,
-    every: float | None,
-    engine: Engine,
-    dry_run: bool,
-    progress: bool | None,
+    target_headers: tuple[tuple[str, str], ...],
 ) -> None:
     """
-    Bring the streams of a bucket to the server TARGET, each message once and in order.
+    Copy the streams of a bucket to the server TARGET, each message exactly once and in order.
 
-    It ends when everything is there that was at its start; with --every it goes on.
+    It ends when all messages are copied that exist at its start. With --every it does not end.
     """
     target_bucket = target_bucket or bucket
-    todo = survey(server, bucket, prefix, pattern, marks_of(Path(checkpoint)))
-    place = f"{target_bucket} at {target}"
-    note = ""
-    if todo.compacted:
+    todo = job_backlog(job, bucket, Path(checkpoint))
+    copy = f"{target_bucket} at {target}"
+    if job.dry_run:
         note = (
-            f"not mirrored: what lies before the first message of "
-            f"{counted(todo.compacted, 'stream')}, which a snapshot covers"
+            f"not mirrored: messages of {counted(todo.compacted, 'stream')} "
+            "that are covered by a snapshot"
         )
-    if dry_run:
-        show_plan([todo], f"the same to {place}, and {checkpoint}", note=note)
+        note = note if todo.compacted else ""
+        print_plan(todo, f"the same to {copy}, and progress to {checkpoint}", note=note)
         return
-    total = None if every else todo.messages
-    with (
-        shown_messages("mirror", total, progress) as told,
-        engine.running("mirror", bucket) as spark,
-    ):
-        from tailrace.spark.jobs.mirror import mirror as run
-        from tailrace.spark.progress import watching
-
-        with watching(spark, told, total):
-            done = run(
-                spark,
-                url=server.url,
-                target_url=target,
-                checkpoint=checkpoint,
-                bucket=bucket,
-                target_bucket=target_bucket,
-                prefix=prefix,
-                pattern=pattern,
-                partitions=partitions,
-                every_s=every,
-                max_messages=max_messages,
-                fail_on_data_loss=not ignore_data_loss,
-                headers=server.headers,
-                target_headers=target_headers,
-                timeout_s=server.timeout_s,
-            )
-        told(done.messages)
+    with job.session(bucket, job.total(todo.messages)) as (spark, shown):
+        done = job.run(
+            spark,
+            shown,
+            lambda done: done.messages,
+            bucket=bucket,
+            target_url=target,
+            target_bucket=target_bucket,
+            target_headers=dict(target_headers),
+            checkpoint=checkpoint,
+        )
     closed = f", {counted(done.closed, 'stream')} closed" if done.closed else ""
-    report(f"{bucket}: {counted(done.messages)} mirrored to {place}{closed}")
+    report(f"{bucket}: {counted(done.messages)} mirrored to {copy}{closed}")

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full, broken or without a buffer."""
+"""Standard streams that are closed, full, broken or unbuffered."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from tailrace.client import Client
-from tests.cli.conftest import COMMAND, Run
+from tests.cli.conftest import COMMAND, Run, Start
 from tests.support.server import ServerProcess
 from tests.support.together import wait_until
 
 LIMIT_S = 60.0
 Shell = Callable[..., "subprocess.CompletedProcess[str]"]
-Start = Callable[..., "subprocess.Popen[bytes]"]
+UNBUFFERED = ("", pytest.param("1", marks=pytest.mark.slow))
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def shell(server: ServerProcess, tmp_path: Path) -> Shell:
 
 @pytest.fixture
 def broken() -> Iterator[int]:
-    """A pipe that nobody reads."""
+    """A pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
     yield writer
@@ -54,17 +54,17 @@ def broken() -> Iterator[int]:
 
 
 def waiting(pipe: int) -> int:
-    """How many bytes are in a pipe."""
+    """The number of bytes in a pipe."""
     size = array("i", [0])
     fcntl.ioctl(pipe, termios.FIONREAD, size)
     return size[0]
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_pipe_that_takes_less_than_it_is_given_gets_all(
+@pytest.mark.parametrize("unbuffered", UNBUFFERED)
+def test_partial_writes_to_a_pipe_are_completed(
     server: ServerProcess, client: Client, name: str, unbuffered: str
 ) -> None:
-    """More than a pipe holds, and one that does not block: its reader begins when it is full."""
+    """More than the buffer of a non-blocking pipe, whose reader begins when it is full."""
     stream = client.stream(name)
     stream.create("text/plain", body=b"x" * 300_000)
     reader, writer = os.pipe()
@@ -89,11 +89,11 @@ main(sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", UNBUFFERED)
 def test_a_broken_standard_error_does_not_end_an_import(
     server: ServerProcess, run: Run, name: str, broken: int, unbuffered: str
 ) -> None:
-    """Progress is told after each line."""
+    """It prints progress after each line."""
     done = subprocess.run(
         [sys.executable, "-c", OFTEN, "import", "-", name, "--create", "--progress"],
         input=b"1\n" * 100,
@@ -104,13 +104,21 @@ def test_a_broken_standard_error_does_not_end_an_import(
     assert (done.returncode, len(run("read", name).lines)) == (0, 100)
 
 
-def test_a_failure_that_cannot_be_told_is_still_one(server: ServerProcess, broken: int) -> None:
+def test_a_failure_keeps_its_exit_code_if_it_cannot_be_printed(
+    server: ServerProcess, broken: int
+) -> None:
     command = [*COMMAND, "read", "nothing", "--url", server.url]
     assert subprocess.run(command, stderr=broken, timeout=LIMIT_S).returncode == 3
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_are_empty_ones(shell: Shell, run: Run, name: str, closed: str) -> None:
+@pytest.mark.parametrize(
+    "closed",
+    [
+        "<&- >&- 2>&-",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("<&-", ">&-", "2>&-")),
+    ],
+)
+def test_closed_streams_count_as_empty(shell: Shell, run: Run, name: str, closed: str) -> None:
     run("append", name, "--create", "--json", "1")
     for command in (f"read {name}", f"append {name}", f"export {name} file", "head nothing"):
         done = shell(f"tailrace {command} {closed}")
@@ -118,7 +126,7 @@ def test_closed_streams_are_empty_ones(shell: Shell, run: Run, name: str, closed
         assert done.returncode == (3 if "nothing" in command else 0)
 
 
-def test_a_full_output_is_told(shell: Shell, run: Run, name: str) -> None:
+def test_an_error_of_standard_output_is_reported(shell: Shell, run: Run, name: str) -> None:
     run("append", name, "--create", "--json", "1")
     for command in (f"read {name}", f"export {name} -", "--help", "completion bash"):
         done = shell(f"tailrace {command} > /dev/full")
@@ -128,8 +136,17 @@ def test_a_full_output_is_told(shell: Shell, run: Run, name: str) -> None:
         )
 
 
-@pytest.mark.parametrize("args", ["--help", "--version", "read --help", "completion bash"])
-def test_help_that_nobody_reads(broken: int, args: str) -> None:
+@pytest.mark.parametrize(
+    "args",
+    [
+        "--help",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ("--version", "read --help", "completion bash")
+        ),
+    ],
+)
+def test_help_to_a_broken_pipe_is_no_error(broken: int, args: str) -> None:
     done = subprocess.run(
         [*COMMAND, *args.split()], stdout=broken, stderr=subprocess.PIPE, timeout=LIMIT_S
     )
@@ -146,13 +163,18 @@ with written(pathlib.Path(sys.argv[1])) as file:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_what_was_not_finished_is_removed_on_a_signal(
-    tmp_path: Path, number: signal.Signals
-) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITING, str(tmp_path / "file")], stdout=subprocess.PIPE
-    ) as process:
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)]
+)
+def test_an_incomplete_file_is_removed_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITING, str(tmp_path / "file")], stdout=subprocess.PIPE
+        )
+    finally:
+        signal.signal(number, before)
+    with process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         assert len(list(tmp_path.iterdir())) == 1
@@ -161,9 +183,7 @@ def test_what_was_not_finished_is_removed_on_a_signal(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_who_takes_a_producer_over_ends_its_former_holder(
-    start: Start, run: Run, client: Client, name: str
-) -> None:
+def test_a_producer_that_is_fenced_fails(start: Start, run: Run, client: Client, name: str) -> None:
     client.stream(name).create("text/plain")
     first = start("append", name, "--producer", "Q")
     assert first.stdin is not None and first.stderr is not None
@@ -178,11 +198,11 @@ def test_who_takes_a_producer_over_ends_its_former_holder(
     first.stdin.write(b"third\n")
     first.stdin.close()
     assert first.wait(LIMIT_S) == 4
-    assert b"another run took this id over" in first.stderr.read()
+    assert b"another process uses this producer id" in first.stderr.read()
     assert has(b"first\nsecond")
 
 
-def test_control_c_tells_how_much_is_stored(start: Start, client: Client, name: str) -> None:
+def test_control_c_prints_how_much_is_stored(start: Start, client: Client, name: str) -> None:
     client.stream(name).create("application/json")
     process = start("append", name)
     assert process.stdin is not None and process.stderr is not None

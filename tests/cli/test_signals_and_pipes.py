@@ -1,4 +1,4 @@
-"""Pipes, signals and restarts: the command as shells and scripts run it."""
+"""Signals, pipes and restarts: commands as shells and scripts run them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tailrace.cli.demo import ANSWER
+from tailrace.cli.demo import TEXT
 from tailrace.client import Client
-from tests.cli.conftest import COMMAND, Run
+from tests.cli.conftest import COMMAND, Run, Start, interruptible
 from tests.support.server import ServerProcess
 from tests.support.together import wait_until
 
-Start = Callable[..., "subprocess.Popen[bytes]"]
 LIMIT_S = 60.0
 
 WITHOUT_SERVER = """
@@ -38,7 +36,7 @@ def has(client: Client, name: str, expected: bytes) -> bool:
 @pytest.mark.parametrize(
     ("options", "piece"), [((), b"a whole line\n"), (("--unbuffered",), b"half a line")]
 )
-def test_input_that_trickles_is_sent_as_it_comes(
+def test_input_is_sent_as_it_arrives(
     start: Start, client: Client, name: str, options: tuple[str, ...], piece: bytes
 ) -> None:
     client.stream(name).create("text/plain")
@@ -52,7 +50,7 @@ def test_input_that_trickles_is_sent_as_it_comes(
     assert process.wait(LIMIT_S) == 0
 
 
-def test_control_c_while_appending_loses_nothing_that_was_read(
+def test_control_c_while_appending_loses_no_line_that_was_read(
     start: Start, client: Client, name: str
 ) -> None:
     client.stream(name).create("text/plain")
@@ -80,7 +78,7 @@ def test_control_c_ends_a_tail(start: Start, client: Client, name: str) -> None:
     assert process.stderr.read().strip() == b""
 
 
-def test_a_tail_ends_when_the_stream_does(start: Start, client: Client, name: str) -> None:
+def test_a_tail_ends_when_the_stream_is_closed(start: Start, client: Client, name: str) -> None:
     stream = client.stream(name)
     stream.create("text/plain")
     stream.append(b"early ", "text/plain")
@@ -100,8 +98,8 @@ def test_a_tail_of_a_stream_that_is_deleted(start: Start, client: Client, name: 
     assert process.stdout.read(1) == b"x"
     stream.delete()
     assert process.wait(LIMIT_S) == 3
-    told = process.stderr.read()
-    assert told.startswith(b"tailrace: ") and b"create it" not in told
+    error = process.stderr.read()
+    assert error.startswith(b"tailrace: ") and b"create it" not in error
 
 
 def test_a_tail_survives_a_restart_of_the_server(tmp_path: Path) -> None:
@@ -125,11 +123,19 @@ def test_a_tail_survives_a_restart_of_the_server(tmp_path: Path) -> None:
         assert seen == [1, 2, 3]
 
 
-@pytest.mark.parametrize("args", [("read",), ("tail", "-n", "100000"), ("export",)])
-def test_who_has_read_enough_ends_it_quietly(
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("read",),
+        pytest.param(("tail", "-n", "100000"), marks=pytest.mark.slow),
+        pytest.param(("export",), marks=pytest.mark.slow),
+    ],
+    ids=" ".join,
+)
+def test_a_command_ends_without_an_error_when_its_reader_leaves(
     server: ServerProcess, client: Client, name: str, args: tuple[str, ...]
 ) -> None:
-    """More than a pipe holds, so that it must be noticed."""
+    """The stream is larger than the buffer of a pipe, so that a write fails."""
     stream = client.stream(name)
     stream.create("application/json")
     for _ in range(10):
@@ -155,8 +161,8 @@ def without_server(*args: str, url: str = "") -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.parametrize("command", ["serve", "demo"])
-def test_without_the_servers_libraries_serving_says_what_it_needs(command: str) -> None:
+@pytest.mark.parametrize("command", ["serve", pytest.param("demo", marks=pytest.mark.slow)])
+def test_a_command_names_the_libraries_that_are_missing(command: str) -> None:
     done = without_server(command)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
@@ -164,7 +170,7 @@ def test_without_the_servers_libraries_serving_says_what_it_needs(command: str) 
     )
 
 
-def test_without_the_servers_libraries_all_else_works(server: ServerProcess, name: str) -> None:
+def test_other_commands_do_not_need_the_servers_libraries(server: ServerProcess, name: str) -> None:
     for args in (("--help",), ("serve", "--help"), ("append", name, "--create", "x")):
         assert without_server(*args, url=server.url).returncode == 0
     assert without_server("read", name, url=server.url).stdout == "x"
@@ -175,7 +181,9 @@ def test_a_server_does_not_load_the_client() -> None:
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "shell", ["bash", *(pytest.param(shell, marks=pytest.mark.slow) for shell in ("zsh", "fish"))]
+)
 def test_completion(run: Run, shell: str) -> None:
     done = run("completion", shell)
     assert (done.code, "_TAILRACE_COMPLETE" in done.text) == (0, True)
@@ -194,12 +202,34 @@ def test_completion(run: Run, shell: str) -> None:
     assert "bootstrap" in asked.stdout and "append" not in asked.stdout
 
 
+def test_a_command_ignores_an_interrupt_if_its_parent_does(
+    server: ServerProcess, client: Client, name: str
+) -> None:
+    """As under `nohup`, or in the background of a script."""
+    stream = client.stream(name)
+    stream.create("text/plain", body=b"one")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = subprocess.Popen(
+            [*COMMAND, "tail", "-f", name, "--url", server.url], stdout=subprocess.PIPE
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.read(3) == b"one"
+        process.send_signal(signal.SIGINT)
+        stream.append(b"two", "text/plain", close=True)
+        assert process.stdout.read() == b"two"
+        assert process.wait(LIMIT_S) == 0
+
+
 def children_of(process: int) -> list[int]:
     found = Path(f"/proc/{process}/task/{process}/children")
     return [int(child) for child in found.read_text().split()] if found.exists() else []
 
 
-def test_the_demo_shows_every_word_once_and_leaves_nothing(tmp_path: Path) -> None:
+def test_the_demo_prints_every_word_once_and_cleans_up(tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "demo", "--pause", "0.01"],
         capture_output=True,
@@ -210,23 +240,28 @@ def test_the_demo_shows_every_word_once_and_leaves_nothing(tmp_path: Path) -> No
     assert (done.returncode, done.stderr) == (0, "")
     before, middle, after = done.stdout.split("\n--")
     shown = before.partition("follows it:")[2] + after.partition("live")[2]
-    assert shown.split()[: len(ANSWER.split())] == ANSWER.split()
+    assert shown.split()[: len(TEXT.split())] == TEXT.split()
     assert "the reader was killed at offset" in middle
     assert "none is missing, none came twice" in after
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
+)
 def test_the_demo_cleans_up_when_it_is_stopped(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    with subprocess.Popen(
-        [*COMMAND, "demo", "--pause", "5"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    ) as process:
+    with interruptible():
+        process = subprocess.Popen(
+            [*COMMAND, "demo", "--pause", "5"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )
+    with process:
         assert process.stdout is not None and process.stderr is not None
         wait_until(lambda: len(children_of(process.pid)) == 2)
         children = children_of(process.pid)
