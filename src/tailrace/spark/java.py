@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from tailrace.exceptions import TailraceError
+
 __all__ = ["JAVA_VERSION_MIN", "JavaMissing", "find_java"]
 
 JAVA_VERSION_MIN: Final = 17
@@ -30,12 +32,10 @@ exec {java} "$@"
 """
 
 
-class JavaMissing(Exception):
+class JavaMissing(TailraceError):
     """There is no Java that Spark can run on."""
 
-    def __init__(self, found: str | None = None) -> None:
-        super().__init__(found)
-        self.found = found
+    found: str | None = None
 
     def __str__(self) -> str:
         found = f"; found {self.found}" if self.found else ""

@@ -1,60 +1,59 @@
-"""What was to be read and is not there: ends a query, unless `failOnDataLoss` is false."""
+"""
+The errors of a read: a stream that cannot be read, and data that is missing.
+
+Missing data ends a query, unless `failOnDataLoss` is false.
+"""
 
 from typing import Final
+
+from tailrace.exceptions import ExitCode, TailraceError
 
 __all__ = ["DataLost", "MessagesGone", "SourceFailed", "StreamGone", "StreamReplaced"]
 
 _HINT: Final = (
-    "Set failOnDataLoss=false to go on with what there is, or start anew with another checkpoint"
+    "Set failOnDataLoss=false to continue with the remaining data, or start again with another "
+    "checkpoint."
 )
 
 
-class SourceFailed(Exception):
-    """A stream cannot be read, and not because something is gone."""
+class SourceFailed(TailraceError):
+    """A stream cannot be read, although nothing is missing."""
 
-    def __init__(self, stream: str, detail: str) -> None:
-        super().__init__(stream, detail)
-        self.stream = stream
-        self.detail = detail
-
-    def __str__(self) -> str:
-        return f"stream {self.stream!r} cannot be read: {self.detail}"
+    message = "stream {stream!r} cannot be read: {detail}"
+    stream: str
+    detail: str
 
 
-class DataLost(Exception):
+class DataLost(TailraceError):
     """Messages that this query had not read yet are gone."""
 
-    def __init__(self, stream: str, offset: str) -> None:
-        super().__init__(stream, offset)
-        self.stream = stream
-        self.offset = offset
-
-    def _what(self) -> str:
-        return "is gone"
-
-    def __str__(self) -> str:
-        return f"stream {self.stream!r} {self._what()}. {_HINT}."
+    message = "stream {stream!r} is gone. " + _HINT
+    exit_code = ExitCode.GONE
+    stream: str
+    offset: str
 
 
 class StreamGone(DataLost):
     """404: the stream was deleted, or has expired."""
 
-    def _what(self) -> str:
-        return f"was read up to {self.offset} and is not there any more (deleted, or expired)"
+    message = (
+        "stream {stream!r} was read up to {offset} and does not exist any more "
+        "(deleted, or expired). " + _HINT
+    )
 
 
 class StreamReplaced(DataLost):
-    """The stream was deleted and created again: its offsets are of another one."""
+    """The stream was deleted and created again: the query's offsets are of the old one."""
 
-    def _what(self) -> str:
-        return f"was read up to {self.offset}; then it was deleted and created again"
+    message = (
+        "stream {stream!r} was read up to {offset}; then it was deleted and created again. " + _HINT
+    )
 
 
 class MessagesGone(DataLost):
-    """410: a snapshot covers what was to be read next."""
+    """410: a snapshot covers the next messages."""
 
-    def _what(self) -> str:
-        return (
-            f"has no messages from {self.offset} on: a snapshot covers them "
-            "(bootstrap=true would read that)"
-        )
+    message = (
+        "stream {stream!r} has no messages from {offset} on: a snapshot covers them "
+        "(bootstrap=true reads it). " + _HINT
+    )

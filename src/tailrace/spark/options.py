@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
+from tailrace.exceptions import ExitCode, TailraceError
+
 __all__ = [
     "EARLIEST",
     "LATEST",
@@ -30,16 +32,13 @@ LATEST: Final = "latest"
 T = TypeVar("T")
 
 
-class OptionInvalid(ValueError):
-    """An option has a value that it cannot have, is missing, or does not exist."""
+class OptionInvalid(TailraceError, ValueError):
+    """An option has an invalid value, is missing, or does not exist."""
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(name, reason)
-        self.name = name
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"option {self.name!r} {self.reason}"
+    message = "option {name!r} {reason}"
+    exit_code = ExitCode.USAGE
+    name: str
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from tailrace.exceptions import TailraceError
 from tailrace.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -35,11 +36,10 @@ DEFAULTS: Final = {
 _LOCAL_ONLY: Final = ("spark.driver.host", "spark.driver.bindAddress")
 
 
-class SparkMissing(Exception):
+class SparkMissing(TailraceError):
     """pyspark is not installed."""
 
-    def __str__(self) -> str:
-        return "Spark is not installed: pip install 'tailrace[spark]'"
+    message = "Spark is not installed: pip install 'tailrace[spark]'"
 
 
 def new_session(

@@ -116,7 +116,7 @@ def test_a_table_and_a_checkpoint_that_do_not_belong_together_are_refused(
     run(checkpoint)
     assert stored(spark, table) == {key: list(range(6)) for key in ("a", "b", "c%d")}
     shutil.rmtree(table)
-    with pytest.raises(CheckpointTaken, match="miss what came before"):
+    with pytest.raises(CheckpointTaken, match="miss earlier messages"):
         run(checkpoint)
 
 

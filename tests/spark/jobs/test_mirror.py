@@ -204,7 +204,7 @@ def test_a_source_without_numbers_is_refused(
     at = tmp_path / "checkpoint"
     nobody = "http://127.0.0.1:1"
     no_spark = cast("SparkSession", None)
-    with pytest.raises(MirrorUnsupported, match="needs a Tailrace server") as refused:
+    with pytest.raises(MirrorUnsupported, match="must be a Tailrace server") as refused:
         mirror(no_spark, url=elsewhere, target_url=nobody, checkpoint=str(at), streams=streams)
     assert refused.value.url == (elsewhere if len(streams) == 1 else streams[1])
     assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)

@@ -70,7 +70,7 @@ def test_streams_of_several_buckets_are_not_made_one(
         ("stream = 's'", "s", {"left", "right"}),
         ("stream = 'p'", "p", {None, "right"}),
     ):
-        with pytest.raises(ReplayAmbiguous, match="replay each bucket by itself") as refused:
+        with pytest.raises(ReplayAmbiguous, match="replay each bucket separately") as refused:
             send(spark, table, bucket="both", where=where)
         assert (refused.value.stream, set(refused.value.buckets)) == (stream, buckets)
         assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)

@@ -267,7 +267,7 @@ def test_what_passes_is_left_to_the_task_s_next_attempt() -> None:
 ERRORS: list[SinkError] = [
     sink_errors.BucketMissing("buck", "buck/s"),
     sink_errors.ColumnsInvalid("there is no column value"),
-    sink_errors.InputCut(),
+    sink_errors.InputTruncated(),
     sink_errors.OrderUnknown("s", "text/plain", 0),
     sink_errors.PartitionsUnstable("spark.setting"),
     sink_errors.RequestTooLarge("s", 5, "too large"),

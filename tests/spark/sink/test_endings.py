@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tailrace.spark.sink.endings import until_the_end
-from tailrace.spark.sink.errors import InputCut
+from tailrace.spark.sink.errors import InputTruncated
 
 # `pyspark.worker` as far as it matters: whose `main` has what it reads from.
 _MAIN = "def main(infile, outfile, work):\n    return work()\n"
@@ -29,7 +29,7 @@ def test_rows_after_which_the_connection_ends() -> None:
         assert [next(rows), next(rows)] == [1, 2]
         return rows
 
-    with pytest.raises(InputCut, match="ended early"):
+    with pytest.raises(InputTruncated, match="ended early"):
         as_worker(b"", lambda: list(work()))
 
 

@@ -433,7 +433,7 @@ def test_a_closed_stream_takes_no_more_but_knows_what_it_has(client: Client, nam
     task.write(batches(rows))
     client.stream(name).close()
     assert task.write(batches(rows)).duplicates == 1
-    with pytest.raises(SinkClosed, match="takes no more"):
+    with pytest.raises(SinkClosed, match="accepts no more"):
         write(client.url, rows, stream=name)
 
 

@@ -19,6 +19,8 @@ replaces the messages before it, and what it leaves out is gone.
 from collections.abc import Sequence
 from typing import Protocol
 
+from tailrace.exceptions import ExitCode, TailraceError
+
 __all__ = ["Fold", "FoldInvalid", "MessageRefused", "StateRefused"]
 
 
@@ -50,36 +52,26 @@ class Fold(Protocol):
         """
 
 
-class FoldInvalid(ValueError):
-    """There is no such fold, or it lacks what it needs."""
+class FoldInvalid(TailraceError, ValueError):
+    """There is no such fold, or a parameter is missing or not allowed."""
 
-    def __init__(self, fold: str, reason: str) -> None:
-        super().__init__(fold, reason)
-        self.fold = fold
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"fold {self.fold!r}: {self.reason}"
+    message = "fold {fold!r}: {reason}"
+    exit_code = ExitCode.USAGE
+    fold: str
+    reason: str
 
 
-class MessageRefused(Exception):
-    """The fold cannot take a message; `index` is its place in the piece, from 0."""
+class MessageRefused(TailraceError):
+    """The fold cannot take a message."""
 
-    def __init__(self, index: int, reason: str) -> None:
-        super().__init__(index, reason)
-        self.index = index
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"message {self.index} of the piece: {self.reason}"
+    message = "message {index} of the piece: {reason}"
+    index: int
+    """The position of the message in the sequence passed to `take`, from 0."""
+    reason: str
 
 
-class StateRefused(Exception):
+class StateRefused(TailraceError):
     """A snapshot is not a state of this fold, or a state cannot become a snapshot."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return self.reason
+    message = "{reason}"
+    reason: str

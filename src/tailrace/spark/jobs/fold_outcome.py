@@ -11,7 +11,9 @@ What an error means for the stream that it happened to: superseded, gone, or fai
 
 from typing import Final
 
-from tailrace.client import AnswerInvalid, Refused, TailraceError, Unreachable
+from tailrace.client import AnswerInvalid, Refused, Unreachable
+from tailrace.client import TailraceError as ClientError
+from tailrace.exceptions import TailraceError
 from tailrace.spark.folds import MessageRefused, StateRefused
 from tailrace.spark.jobs.fold_values import FAILED, GONE, SUPERSEDED
 from tailrace.spark.rows import RangeError
@@ -22,53 +24,35 @@ _OF_ANOTHER_STREAM: Final = ("offset-beyond-tail", "offset-misaligned", "snapsho
 _TEXT_CHARS_MAX: Final = 1000
 
 
-class SnapshotForeign(Exception):
-    """The stream's snapshot was made by something else."""
+class SnapshotForeign(TailraceError):
+    """The stream's snapshot was not made by this fold."""
 
-    def __init__(self, snapshot_type: str, wanted_type: str) -> None:
-        super().__init__(snapshot_type, wanted_type)
-        self.snapshot_type = snapshot_type
-        self.wanted_type = wanted_type
-
-    def __str__(self) -> str:
-        return (
-            f"its snapshot is {self.snapshot_type!r}, and not {self.wanted_type!r}: fold it as it "
-            "was folded before, or, if the snapshot is a state of this fold, adopt it"
-        )
+    message = (
+        "its snapshot is {snapshot_type!r}, not {wanted_type!r}: use the same fold as before, "
+        "or, if the snapshot is a state of this fold, adopt it"
+    )
+    snapshot_type: str
+    wanted_type: str
 
 
-class SnapshotReplaced(Exception):
-    """Another snapshot than the plan's is there."""
+class SnapshotReplaced(TailraceError):
+    """The stream has another snapshot than the plan saw."""
 
-    def __init__(self, planned: str, found: str) -> None:
-        super().__init__(planned, found)
-        self.planned = planned
-        self.found = found
-
-    def __str__(self) -> str:
-        return f"its snapshot was at {self.planned} and is at {self.found} now"
+    message = "its snapshot was at {planned} and is at {found} now"
+    planned: str
+    found: str
 
 
-class StreamIncomplete(Exception):
-    """Fewer messages came, or more, than lie between two offsets."""
+class StreamIncomplete(TailraceError):
+    """The number of messages received is not the number between the two offsets."""
 
-    def __init__(self, expected: int, received: int) -> None:
-        super().__init__(expected, received)
-        self.expected = expected
-        self.received = received
-
-    def __str__(self) -> str:
-        return f"{self.received} messages came instead of {self.expected}; nothing was published"
+    message = "{received} messages came instead of {expected}; nothing was published"
+    expected: int
+    received: int
 
 
-FOLD_ERRORS: Final = (
-    TailraceError,
-    MessageRefused,
-    StateRefused,
-    SnapshotForeign,
-    SnapshotReplaced,
-    StreamIncomplete,
-)
+# Both bases, until the client's errors have the common one.
+FOLD_ERRORS: Final = (ClientError, TailraceError)
 _CODES: Final[dict[type[Exception], str]] = {
     Unreachable: "unreachable",
     AnswerInvalid: "answer-invalid",

@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from tailrace.client import Bucket, Listed
+from tailrace.exceptions import TailraceError
 from tailrace.protocol.offset import START, Offset, parse_offset
 from tailrace.spark.folds import FoldSpec
 
@@ -28,18 +29,14 @@ _STREAM_BYTES: Final = 4096
 """What a stream costs beyond its bytes, for groups of equal work: a snapshot to publish."""
 
 
-class FoldUnsupported(Exception):
-    """A server whose listings do not say where streams end, or what was kept of them."""
+class FoldUnsupported(TailraceError):
+    """The server's listing does not contain the first and last offsets of streams."""
 
-    def __init__(self, bucket: str) -> None:
-        super().__init__(bucket)
-        self.bucket = bucket
-
-    def __str__(self) -> str:
-        return (
-            f"the listing of bucket {self.bucket!r} does not say where streams begin and end: "
-            "folding a bucket needs a Tailrace server"
-        )
+    message = (
+        "the listing of bucket {bucket!r} does not say where streams begin and end: "
+        "folding a bucket needs a Tailrace server"
+    )
+    bucket: str
 
 
 @dataclass(frozen=True)

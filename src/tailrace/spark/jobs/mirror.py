@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.client import Client, Conflict
+from tailrace.exceptions import ExitCode, TailraceError
 from tailrace.spark.catalog import connect, is_tailrace
 from tailrace.spark.jobs.mirror_settling import Settling
 from tailrace.spark.marks import Marks, load_marks
@@ -40,35 +41,28 @@ _LOOK_EVERY_S: Final = 0.5
 Options = dict[str, str]
 
 
-class MirrorChanged(Exception):
-    """A checkpoint belongs to a mirror that was set up otherwise."""
+class MirrorChanged(TailraceError):
+    """The checkpoint belongs to a mirror with another configuration."""
 
-    def __init__(self, checkpoint: str, name: str, before: object, now: object) -> None:
-        super().__init__(checkpoint, name, before, now)
-        self.checkpoint = checkpoint
-        self.name = name
-        self.before = before
-        self.now = now
-
-    def __str__(self) -> str:
-        return (
-            f"the mirror of checkpoint {self.checkpoint!r} has {self.name} {self.before!r}, not "
-            f"{self.now!r}: go on with that, or use another checkpoint and target bucket"
-        )
+    message = (
+        "the mirror of checkpoint {checkpoint!r} has {name} {before!r}, not {now!r}: "
+        "keep that, or use another checkpoint and target bucket"
+    )
+    exit_code = ExitCode.CONFLICT
+    checkpoint: str
+    name: str
+    before: object
+    now: object
 
 
-class MirrorUnsupported(Exception):
-    """A source whose messages have no numbers: their order would be lost on the way."""
+class MirrorUnsupported(TailraceError):
+    """The source does not number its messages, so their order would be lost."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.url = url
-
-    def __str__(self) -> str:
-        return (
-            f"{self.url} does not number its messages: mirroring needs a Tailrace server as its"
-            " source, and streams that are named by their paths there, not by URLs"
-        )
+    message = (
+        "{url} does not number its messages: the source of a mirror must be a Tailrace server,"
+        " and streams must be named by their paths, not by URLs"
+    )
+    url: str
 
 
 @dataclass(frozen=True, slots=True)

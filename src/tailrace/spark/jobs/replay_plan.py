@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from tailrace.client import TailraceError
+from tailrace.exceptions import ExitCode, TailraceError
 from tailrace.spark.tables.files import read_json, write_json
 
 __all__ = [
@@ -22,40 +22,37 @@ PARTITIONS: Final = 8
 
 
 class ReplayChanged(TailraceError):
-    """A replay id was used for another replay."""
+    """The replay id was used for another replay."""
 
-    def __init__(self, replay_id: str, name: str, before: object, now: object) -> None:
-        super().__init__(replay_id, name, before, now)
-        self.replay_id = replay_id
-        self.name = name
-        self.before = before
-        self.now = now
-
-    def __str__(self) -> str:
-        return (
-            f"replay {self.replay_id!r} has {self.name} {self.before!r}, not {self.now!r}:"
-            " go on with that, or give another replay id"
-        )
+    message = (
+        "replay {replay_id!r} has {name} {before!r}, not {now!r}:"
+        " keep that, or give another replay id"
+    )
+    exit_code = ExitCode.CONFLICT
+    replay_id: str
+    name: str
+    before: object
+    now: object
 
 
 class ReplayAmbiguous(TailraceError):
     """
     Two streams of the table would become one.
 
-    One was deleted and made again, or they are of these buckets and are to go to a single one.
+    Either a stream was deleted and created again, or `buckets` have streams of the same name and
+    are replayed into one bucket.
     """
 
-    def __init__(self, stream: str, buckets: tuple[str | None, ...] = ()) -> None:
-        super().__init__(stream, buckets)
-        self.stream = stream
-        self.buckets = buckets
+    exit_code = ExitCode.CONFLICT
+    stream: str
+    buckets: tuple[str | None, ...] = ()
 
     def __str__(self) -> str:
         if self.buckets:
             names = ", ".join("none" if name is None else repr(name) for name in self.buckets)
             return (
-                f"the table has a stream {self.stream!r} of several buckets ({names}), which would"
-                " become one: replay each bucket by itself, as where=\"bucket = 'orders'\""
+                f"the table has a stream {self.stream!r} in several buckets ({names}), which would"
+                " become one: replay each bucket separately, as where=\"bucket = 'orders'\""
             )
         return (
             f"the table has messages of two streams called {self.stream!r}, one of which was"
@@ -64,17 +61,13 @@ class ReplayAmbiguous(TailraceError):
 
 
 class ReplayUnsupported(TailraceError):
-    """Messages without numbers: in which order they were is not known."""
+    """Messages of the table have no numbers, so their order is not known."""
 
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self.stream = stream
-
-    def __str__(self) -> str:
-        return (
-            f"the table has messages of stream {self.stream!r} without numbers, from a server that"
-            ' is not Tailrace: leave them out, as where="message is not null"'
-        )
+    message = (
+        "the table has messages of stream {stream!r} without numbers, from a server that"
+        ' is not Tailrace: leave them out, as where="message is not null"'
+    )
+    stream: str
 
 
 @dataclass(frozen=True)

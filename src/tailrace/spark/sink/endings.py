@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any, Final
 
-from tailrace.spark.sink.errors import InputCut
+from tailrace.spark.sink.errors import InputTruncated
 
 __all__ = ["until_the_end"]
 
@@ -28,13 +28,13 @@ def until_the_end(batches: Iterable[Any]) -> Iterator[Any]:
     A task's record batches.
 
     Raises:
-        InputCut: There would have been more.
+        InputTruncated: There would have been more.
     """
     yield from batches
     connection = _connection()
     # Waits for a byte, or for the end of the connection.
     if not connection.peek(1):
-        raise InputCut
+        raise InputTruncated
 
 
 def _connection() -> Any:
