@@ -26,8 +26,8 @@ from benchmarks.model import (
     exactly,
 )
 from tailrace.client import Client
-from tailrace.spark.planning import Partition
-from tailrace.spark.source import TailraceDataSource
+from tailrace.spark.source.data_source import TailraceDataSource
+from tailrace.spark.source.planning import Partition
 
 CHANGED = 100
 ROUNDS = 5

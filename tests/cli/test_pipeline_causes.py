@@ -11,10 +11,12 @@ from tailrace.cli.pipeline import causes
 from tailrace.cli.pipeline.bar import Bar, Messages
 from tailrace.cli.pipeline.causes import cause_in, failure_of
 from tailrace.client import NotFound, Unreachable
-from tailrace.spark import folds, loss, options
-from tailrace.spark.jobs import mirror, replay_plan
+from tailrace.spark import folds, options
+from tailrace.spark.jobs import mirror
+from tailrace.spark.jobs.replay import plan as replay_plan
 from tailrace.spark.progress import estimate
 from tailrace.spark.sink import errors
+from tailrace.spark.source import errors as loss
 from tailrace.spark.tables import errors as tables
 
 TASK = """\
@@ -44,7 +46,7 @@ Caused by: something else: not this
         ("tailrace.client.errors.StreamClosed", "409 at http://x: closed", ExitCode.CONFLICT),
         ("tailrace.client.errors.Unauthorized", "401 at http://x: who?", ExitCode.UNAUTHORIZED),
         ("tailrace.client.errors.Unreachable", "http://x: refused", ExitCode.UNREACHABLE),
-        ("tailrace.spark.loss.MessagesGone", "stream 's' has no messages", ExitCode.GONE),
+        ("tailrace.spark.source.errors.MessagesGone", "stream 's' has no messages", ExitCode.GONE),
         ("tailrace.spark.sink.errors.SinkClosed", "the stream is closed", ExitCode.CONFLICT),
         ("tailrace.spark.options.OptionInvalid", "option 'x' is not known", ExitCode.USAGE),
         ("tailrace.no.such.Error", "what", ExitCode.FAILED),

@@ -1,4 +1,4 @@
-"""Spark sends exceptions between processes by pickling them, and the CLI maps them to exit codes."""
+"""Errors cross processes by pickling, and carry the exit code of the command."""
 
 import pickle
 from dataclasses import fields
@@ -8,9 +8,9 @@ from typing import Any, get_type_hints
 
 import tailrace.spark
 from tailrace.exceptions import ExitCode, TailraceError
-from tailrace.spark.loss import MessagesGone
 from tailrace.spark.options import OptionInvalid
 from tailrace.spark.sink.errors import SinkFenced, SinkUnauthorized, StreamMissing
+from tailrace.spark.source.errors import MessagesGone
 
 SAMPLES = {str: "text", int: 7, float: 1.5, object: "text"}
 

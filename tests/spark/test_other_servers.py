@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import functions as F
 
 from tailrace.client import Client, Stream
-from tailrace.spark.columns import Columns, default_schema
 from tailrace.spark.options import read_options
-from tailrace.spark.plain import read_plain
-from tailrace.spark.spans import Span
+from tailrace.spark.source.catch_up_read import read_plain
+from tailrace.spark.source.columns import Columns, default_schema
+from tailrace.spark.source.offset_ranges import Span
 from tests.support.reference import ReferenceProcess, install
 from tests.support.streams import wait_until
 

@@ -14,8 +14,8 @@ import pytest
 
 from tailrace.client import Client
 from tailrace.spark.folds import FoldSpec
-from tailrace.spark.jobs.fold_plan import Policy, plan
-from tailrace.spark.jobs.fold_task import FoldTask
+from tailrace.spark.jobs.fold.plan import Policy, plan
+from tailrace.spark.jobs.fold.task import FoldTask
 from tests.spark.jobs.fold_load import LIVING, Load
 from tests.support.chance import seeded
 from tests.support.server import REPO_ROOT, ServerProcess

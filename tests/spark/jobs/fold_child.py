@@ -12,14 +12,14 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from tailrace.spark.catalog import connect
 from tailrace.spark.folds import FoldSpec
 from tailrace.spark.jobs.fold import fold
-from tailrace.spark.jobs.fold_plan import Policy, plan
-from tailrace.spark.jobs.fold_task import FoldTask
-from tailrace.spark.jobs.fold_values import StreamFold
+from tailrace.spark.jobs.fold.plan import Policy, plan
+from tailrace.spark.jobs.fold.results import StreamFold
+from tailrace.spark.jobs.fold.task import FoldTask
 from tailrace.spark.options import Connection
 from tailrace.spark.session import new_session
+from tailrace.spark.source.catalog import connect
 from tests.spark.jobs.fold_load import LIVING
 
 

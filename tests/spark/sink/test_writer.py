@@ -31,7 +31,8 @@ from pyspark.sql.types import (
 
 from tailrace.client import Client, NotFound, ProducerClaim, StreamName
 from tailrace.spark.options import OptionInvalid, write_options
-from tailrace.spark.sink import lanes as lanes_module
+from tailrace.spark.sink import parallel_sender as lanes_module
+from tailrace.spark.sink.append_requests import Append, Appender
 from tailrace.spark.sink.errors import (
     BucketMissing,
     ColumnsInvalid,
@@ -46,8 +47,7 @@ from tailrace.spark.sink.errors import (
     TypeConflict,
     ValueInvalid,
 )
-from tailrace.spark.sink.lanes import Lanes
-from tailrace.spark.sink.sending import Append, Appender
+from tailrace.spark.sink.parallel_sender import Lanes
 from tailrace.spark.sink.writer import TailraceStreamWriter, TailraceWriter, Written
 from tests.support.server import ServerProcess
 

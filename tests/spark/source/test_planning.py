@@ -13,10 +13,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from tailrace.client import Client
-from tailrace.spark.loss import DataLost, MessagesGone, StreamGone, StreamReplaced
 from tailrace.spark.options import OptionInvalid
-from tailrace.spark.planning import Partition
-from tailrace.spark.source import TailraceDataSource
+from tailrace.spark.source.data_source import TailraceDataSource
+from tailrace.spark.source.errors import DataLost, MessagesGone, StreamGone, StreamReplaced
+from tailrace.spark.source.planning import Partition
 from tests.support.server import ServerProcess
 
 ALL = ReadAllAvailable()

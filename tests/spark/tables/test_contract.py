@@ -21,7 +21,7 @@ from tailrace.spark.tables import (
     open_table,
 )
 from tailrace.spark.tables.files import alone, local_path
-from tests.spark.tables.plain import (
+from tests.spark.tables.other_readers import (
     column_types,
     commit,
     compact,

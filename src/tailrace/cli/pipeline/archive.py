@@ -114,7 +114,7 @@ def to_archive(
     checkpoint: str | None,
 ) -> Backlog:
     """What a table does not have yet."""
-    from tailrace.spark.jobs.following import Selection, default_checkpoint
+    from tailrace.spark.jobs.stream_to_table import Selection, default_checkpoint
 
     chosen = Selection(url=server.url, bucket=bucket, prefix=prefix, pattern=pattern)
     where = Path(checkpoint) if checkpoint else default_checkpoint(table, chosen)

@@ -18,7 +18,7 @@ from tailrace.cli.output import Output, counted, human_bytes
 from tailrace.client import Listed
 from tailrace.protocol.errors import OffsetInvalid
 from tailrace.protocol.offset import START, Offset, parse_offset
-from tailrace.spark.marks import load_marks, parse_mark
+from tailrace.spark.source.read_positions import load_marks, parse_mark
 
 __all__ = [
     "Backlog",

@@ -24,10 +24,10 @@ from tailrace.protocol.limits import CONTENT_TYPE_BYTES_MAX
 from tailrace.spark.folds.base import Fold, FoldInvalid
 from tailrace.spark.folds.concat import ConcatBytes, ConcatJson
 from tailrace.spark.folds.keys import parse_path, pointer
-from tailrace.spark.folds.last import LastWriteWins
-from tailrace.spark.folds.patch import MergePatch
+from tailrace.spark.folds.last_write_wins import LastWriteWins
+from tailrace.spark.folds.merge_patch import MergePatch
 from tailrace.spark.folds.state import StateFold
-from tailrace.spark.folds.user import UserFold, find_function
+from tailrace.spark.folds.user_function import UserFold, find_function
 
 __all__ = ["FOLDS", "FoldSpec"]
 

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from tailrace.spark.folds.base import MessageRefused, StateRefused
-from tailrace.spark.folds.elements import array_of, elements
+from tailrace.spark.folds.json_array import array_of, elements
 
 __all__ = ["StateFold"]
 

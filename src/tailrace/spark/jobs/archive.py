@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tailrace.spark.jobs.following import (
+from tailrace.spark.jobs.stream_to_table import (
     Batch,
     Selection,
     default_checkpoint,

@@ -16,13 +16,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.client import Client, Listed, Place, StreamName
-from tailrace.spark.catalog import connect, resolve
 from tailrace.spark.jobs.report_parts import PARTS_SQL, Meter, columns_for, keys_at
 from tailrace.spark.jobs.report_values import Measured, Report, summarize
 from tailrace.spark.options import Connection
 from tailrace.spark.progress import Watch
 from tailrace.spark.rows import Range, read_rows
-from tailrace.spark.spans import Span, assign, split_points
+from tailrace.spark.source.catalog import connect, resolve
+from tailrace.spark.source.offset_ranges import Span, assign, split_points
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.spark.sink.cutting import Chunk
+from tailrace.spark.sink.chunking import Chunk
 from tailrace.spark.sink.errors import ValueInvalid
 
 __all__ = ["body_of"]

@@ -45,16 +45,16 @@ from pyspark.sql.datasource import (
 
 from tailrace.client import ProducerClaim
 from tailrace.protocol.limits import PRODUCER_ID_BYTES_MAX, PRODUCER_INTEGER_MAX
-from tailrace.spark.catalog import connect
 from tailrace.spark.options import OptionInvalid, WriteOptions
+from tailrace.spark.sink.append_requests import Append, Appender
 from tailrace.spark.sink.bodies import body_of
-from tailrace.spark.sink.cutting import Cutter
-from tailrace.spark.sink.endings import until_the_end
+from tailrace.spark.sink.chunking import Cutter
+from tailrace.spark.sink.columns import Shape
+from tailrace.spark.sink.complete_input import until_the_end
 from tailrace.spark.sink.errors import PartitionsUnstable
-from tailrace.spark.sink.lanes import Lanes
-from tailrace.spark.sink.ordering import RowOrder
-from tailrace.spark.sink.sending import Append, Appender
-from tailrace.spark.sink.shaping import Shape
+from tailrace.spark.sink.parallel_sender import Lanes
+from tailrace.spark.sink.sorting import RowOrder
+from tailrace.spark.source.catalog import connect
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -28,9 +28,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tailrace.spark.tables.batch_log import Marks
 from tailrace.spark.tables.errors import TableMismatch
 from tailrace.spark.tables.files import alone, read_json, write_json
-from tailrace.spark.tables.marks import Marks
 from tailrace.spark.tables.schemas import NO_COLUMNS, SchemaJson, grown, retyped
 from tailrace.spark.tables.staging import DataFile, Staged, staged
 from tailrace.spark.tables.values import (

@@ -1,0 +1,38 @@
+"""Whether a task's rows have ended, or only stopped coming: told by what follows them."""
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tailrace.spark.sink.complete_input import until_the_end
+from tailrace.spark.sink.errors import InputTruncated
+
+# `pyspark.worker` as far as it matters: whose `main` has what it reads from.
+_MAIN = "def main(infile, outfile, work):\n    return work()\n"
+
+
+def as_worker(follows: bytes, work: Callable[[], Any]) -> Any:
+    module: dict[str, Any] = {"__name__": "pyspark.worker"}
+    exec(_MAIN, module)
+    return module["main"](io.BufferedReader(io.BytesIO(follows)), None, work)
+
+
+def test_rows_that_spark_says_were_all() -> None:
+    assert as_worker(b"\xff\xff\xff\xfc", lambda: list(until_the_end([1, 2]))) == [1, 2]
+
+
+def test_rows_after_which_the_connection_ends() -> None:
+    def work() -> Iterator[int]:
+        rows = until_the_end([1, 2])
+        assert [next(rows), next(rows)] == [1, 2]
+        return rows
+
+    with pytest.raises(InputTruncated, match="ended early"):
+        as_worker(b"", lambda: list(work()))
+
+
+def test_what_cannot_be_told_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="does not let a sink see"):
+        list(until_the_end([1]))
