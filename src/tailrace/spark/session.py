@@ -1,10 +1,10 @@
 """
-A Spark session as the jobs need it.
+A Spark session for the jobs.
 
-Rule 1: workers run the Python that runs this, or they die with an end of file that says nothing.
+Rule 1: workers run the Python of the driver. With another one they fail with an EOFError.
 
 Rule 2: the number of partitions of a micro-batch is the same at every attempt. Exactly-once writes
-name their producers after partitions, so that Spark must not coalesce them as it pleases.
+name their producers after partitions, so Spark must not coalesce them.
 """
 
 import os
@@ -25,11 +25,11 @@ DEFAULTS: Final = {
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
-    # Each has the marks of all streams in it.
+    # Each update contains the read positions of all streams.
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # One host, no name service: what a laptop without a network needs.
+    # Works without a network and without a name service.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
@@ -46,12 +46,12 @@ def new_session(
     app: str, master: str = "local[*]", conf: Mapping[str, str] | None = None
 ) -> "SparkSession":
     """
-    Start Spark, or take the session that there is.
+    Start Spark, or return the running session.
 
-    `local` masters get four attempts a task, as clusters do: `local[2]` is `local[2,4]`.
+    `local` masters get four attempts per task, as clusters have: `local[2]` is `local[2,4]`.
 
     Raises:
-        JavaMissing, SparkMissing: What Spark needs is not there.
+        JavaMissing, SparkMissing: A requirement of Spark is not installed.
     """
     try:
         from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ def new_session(
 
 
 def _retrying(master: str) -> str:
-    """Spark never tries a task again on `local[n]`, unless it is told how often."""
+    """Spark does not retry tasks on `local[n]`; `local[n,attempts]` does."""
     if master == "local":
         return "local[1,4]"
     if master.startswith("local[") and master.endswith("]") and "," not in master:

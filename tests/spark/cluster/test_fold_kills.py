@@ -14,7 +14,7 @@ import pytest
 
 from tailrace.client import Client
 from tailrace.spark.folds import FoldSpec
-from tailrace.spark.jobs.fold.plan import Policy, plan
+from tailrace.spark.jobs.fold.plan import DuePolicy, plan
 from tailrace.spark.jobs.fold.task import FoldTask
 from tests.spark.jobs.fold_load import LIVING, Load
 from tests.support.chance import seeded
@@ -89,7 +89,7 @@ def fold_all(url: str) -> None:
     with Client(url) as client:
         for bucket, living in LIVING.items():
             spec = FoldSpec.of(living.fold, living.key)
-            due = plan(client.bucket(bucket), bucket, spec, Policy(), 0).due
+            due = plan(client.bucket(bucket), bucket, spec, DuePolicy(), 0).due
             found = list(FoldTask(spec).fold_streams(client, due))
             assert [each.outcome for each in found] == ["folded"] * len(due), found
 

@@ -14,10 +14,10 @@ from tailrace.client import ProducerClaim, StreamName
 from tailrace.client.errors import Refused, refusal
 from tailrace.spark.options import WriteOptions
 from tailrace.spark.sink import errors as sink_errors
-from tailrace.spark.sink.append_requests import Append, explain
-from tailrace.spark.sink.bodies import body_of
-from tailrace.spark.sink.chunking import CHUNK_BYTES, Chunk, Cutter
-from tailrace.spark.sink.columns import Shape
+from tailrace.spark.sink.append_requests import AppendRequest, sink_error
+from tailrace.spark.sink.bodies import encode_body
+from tailrace.spark.sink.chunking import CHUNK_BYTES, RowChunk, RowChunker
+from tailrace.spark.sink.columns import SinkColumns
 from tailrace.spark.sink.errors import (
     OrderUnknown,
     SinkError,
@@ -31,7 +31,7 @@ from tailrace.spark.sink.errors import (
     ValueTooLarge,
 )
 
-SHAPE = Shape(
+SHAPE = SinkColumns(
     has_bucket=False, has_stream=True, has_content_type=False, order_by=("o",), stable=False
 )
 UNORDERED = replace(SHAPE, order_by=())
@@ -57,7 +57,7 @@ def divided(rows: list[tuple[str, bytes]], size: int) -> Iterator[Any]:
     return (batch(rows[at : at + size], at) for at in range(0, len(rows), size))
 
 
-def plain(chunks: Iterator[Chunk]) -> list[tuple[str, int, list[bytes], list[int]]]:
+def plain(chunks: Iterator[RowChunk]) -> list[tuple[str, int, list[bytes], list[int]]]:
     return [
         (chunk.name.stream, chunk.seq, chunk.values.to_pylist(), chunk.rows.to_pylist())
         for chunk in chunks
@@ -83,7 +83,7 @@ def test_requests_are_a_function_of_the_ordered_rows(
     rows.sort(key=lambda row: row[0])
     given_options = options(max_request_bytes=limit, content_type=content_type)
     found, whole = (
-        plain(Cutter(given_options, SHAPE, 0, chunk_bytes).cut(divided(rows, step)))
+        plain(RowChunker(given_options, SHAPE, 0, chunk_bytes).chunks(divided(rows, step)))
         for step in (size, 1000)
     )
     assert found == whole
@@ -112,24 +112,24 @@ def test_requests_are_a_function_of_the_ordered_rows(
 def test_a_row_larger_than_a_chunk_goes_alone() -> None:
     rows = [("a", b"1" * size) for size in (10, 2 * CHUNK_BYTES, 10, 10)]
     small = options(max_request_bytes=2 * CHUNK_BYTES + 1)
-    found = plain(Cutter(small, SHAPE, 0).cut(divided(rows, 9)))
+    found = plain(RowChunker(small, SHAPE, 0).chunks(divided(rows, 9)))
     assert [len(values) for _, _, values, _ in found] == [1, 1, 2]
 
 
 def test_a_request_has_no_more_commas_than_a_server_takes() -> None:
     """Goal: small values; they are cut, or, if nothing orders them, an error, before a 400."""
     rows = [("a", b"[0,0,0,0,0]")] * 210_000
-    found = plain(Cutter(options(), SHAPE, 0).cut(divided(rows, 100_000)))
+    found = plain(RowChunker(options(), SHAPE, 0).chunks(divided(rows, 100_000)))
     assert sum(len(values) for _, _, values, _ in found) == len(rows)
     assert [seq for _, seq, _, _ in found] == [0, 1, 2]
     with pytest.raises(OrderUnknown, match="million commas"):
-        plain(Cutter(options(), UNORDERED, 0).cut(divided(rows, 100_000)))
+        plain(RowChunker(options(), UNORDERED, 0).chunks(divided(rows, 100_000)))
 
 
 def test_a_row_larger_than_a_request_may_be_is_an_error() -> None:
     with pytest.raises(ValueTooLarge) as caught:
         plain(
-            Cutter(options(max_request_bytes=9), SHAPE, 7).cut(
+            RowChunker(options(max_request_bytes=9), SHAPE, 7).chunks(
                 divided([("a", b"1"), ("a", b"1" * 10)], 1)
             )
         )
@@ -138,22 +138,22 @@ def test_a_row_larger_than_a_request_may_be_is_an_error() -> None:
 
 def test_rows_that_nothing_orders_go_in_one_request_or_not_at_all() -> None:
     rows = [("a", b"1"), ("a", b"2"), ("b", b"3")]
-    found = plain(Cutter(options(max_request_bytes=4), UNORDERED, 0).cut(divided(rows, 1)))
+    found = plain(RowChunker(options(max_request_bytes=4), UNORDERED, 0).chunks(divided(rows, 1)))
     assert found == [("a", 0, [b"1", b"2"], [0, 1]), ("b", 0, [b"3"], [2])]
     with pytest.raises(OrderUnknown, match=r"orderBy.*stableInput=true.*more partitions"):
-        plain(Cutter(options(max_request_bytes=3), UNORDERED, 0).cut(divided(rows, 1)))
+        plain(RowChunker(options(max_request_bytes=3), UNORDERED, 0).chunks(divided(rows, 1)))
 
 
 def test_messages_of_other_types_need_an_order_as_soon_as_there_are_two() -> None:
     text = options(content_type="text/plain")
-    assert plain(Cutter(text, UNORDERED, 0).cut(divided([("a", b"1"), ("b", b"2")], 9)))
+    assert plain(RowChunker(text, UNORDERED, 0).chunks(divided([("a", b"1"), ("b", b"2")], 9)))
     with pytest.raises(OrderUnknown, match="each message of 'text/plain' is a request"):
-        plain(Cutter(text, UNORDERED, 0).cut(divided([("a", b"1"), ("a", b"2")], 1)))
+        plain(RowChunker(text, UNORDERED, 0).chunks(divided([("a", b"1"), ("a", b"2")], 1)))
 
 
 @pytest.mark.parametrize("size", [1, 9])
 def test_a_stream_has_one_content_type_in_a_batch(size: int) -> None:
-    shape = Shape(
+    columns = SinkColumns(
         has_bucket=False, has_stream=True, has_content_type=True, order_by=(), stable=True
     )
 
@@ -162,24 +162,24 @@ def test_a_stream_has_one_content_type_in_a_batch(size: int) -> None:
         whole = batch(rows, content_type=pa.array(types, pa.large_string()))
         return (whole.slice(at, size) for at in range(0, len(types), size))
 
-    found = list(Cutter(options(), shape, 0).cut(typed(None, "application/json", None)))
+    found = list(RowChunker(options(), columns, 0).chunks(typed(None, "application/json", None)))
     assert [chunk.content_type for chunk in found] == ["application/json"]
     with pytest.raises(TypesMixed, match=r"application/json.*text/plain"):
-        list(Cutter(options(), shape, 0).cut(typed(None, "text/plain")))
+        list(RowChunker(options(), columns, 0).chunks(typed(None, "text/plain")))
 
 
 # -- what is in a request -----------------------------------------------------------------------
 
 
-def chunk_of(values: list[bytes], content_type: str = "application/json") -> Chunk:
+def chunk_of(values: list[bytes], content_type: str = "application/json") -> RowChunk:
     rows = pa.array(range(10, 10 + len(values)), pa.int64())
     values = pa.array(values, pa.large_binary())
-    return Chunk(StreamName("buck", "s"), content_type, 0, values, rows)
+    return RowChunk(StreamName("buck", "s"), content_type, 0, values, rows)
 
 
 def test_values_stay_as_they_are_inside_the_array() -> None:
     values = [b'{"a" : 1.0}', b"[]", b" null\n", b'"\xc3\xa4,"', b"[1,2]", b"-0.0e1"]
-    assert body_of(chunk_of(values), 0) == b"[%b]" % b",".join(values)
+    assert encode_body(chunk_of(values), 0) == b"[%b]" % b",".join(values)
 
 
 NOT_ONE_VALUE = {
@@ -207,16 +207,16 @@ NOT_ONE_VALUE = {
 @pytest.mark.parametrize("values", NOT_ONE_VALUE.values(), ids=NOT_ONE_VALUE.keys())
 def test_what_is_not_one_json_value_is_refused_with_its_row(values: list[bytes]) -> None:
     with pytest.raises(ValueInvalid) as caught:
-        body_of(chunk_of([b"1", *values, b"2"]), 3)
+        encode_body(chunk_of([b"1", *values, b"2"]), 3)
     error = caught.value
     assert (error.stream, error.partition, error.row) == ("buck/s", 3, 11)
     assert "row 11 of partition 3" in str(error) and len(str(error)) < 400
 
 
 def test_a_message_has_a_byte() -> None:
-    assert body_of(chunk_of([b"\0"], "application/octet-stream"), 0) == b"\0"
-    with pytest.raises(ValueInvalid, match="a byte at least"):
-        body_of(chunk_of([b""], "application/octet-stream"), 0)
+    assert encode_body(chunk_of([b"\0"], "application/octet-stream"), 0) == b"\0"
+    with pytest.raises(ValueInvalid, match="at least one byte"):
+        encode_body(chunk_of([b""], "application/octet-stream"), 0)
 
 
 # -- errors -------------------------------------------------------------------------------------
@@ -252,7 +252,9 @@ CLAIM = ProducerClaim("q/1", 7, 2)
 def test_each_refusal_says_what_to_do(
     answer: Refused, expected: type[SinkError], words: str
 ) -> None:
-    error = explain(Append(StreamName(None, "s"), "application/json", CLAIM, b"[1]"), answer)
+    error = sink_error(
+        AppendRequest(StreamName(None, "s"), "application/json", CLAIM, b"[1]"), answer
+    )
     assert type(error) is expected
     with pytest.raises(expected, match=words):
         raise error
@@ -261,7 +263,7 @@ def test_each_refusal_says_what_to_do(
 
 def test_what_passes_is_left_to_the_task_s_next_attempt() -> None:
     busy = refusal(503, "u", {}, b"")
-    assert explain(Append(StreamName(None, "s"), "a/b", CLAIM, b"1"), busy) is busy
+    assert sink_error(AppendRequest(StreamName(None, "s"), "a/b", CLAIM, b"1"), busy) is busy
 
 
 ERRORS: list[SinkError] = [

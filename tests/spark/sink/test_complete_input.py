@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.spark.sink.complete_input import until_the_end
+from tailrace.spark.sink.complete_input import complete_input
 from tailrace.spark.sink.errors import InputTruncated
 
 # `pyspark.worker` as far as it matters: whose `main` has what it reads from.
@@ -20,12 +20,12 @@ def as_worker(follows: bytes, work: Callable[[], Any]) -> Any:
 
 
 def test_rows_that_spark_says_were_all() -> None:
-    assert as_worker(b"\xff\xff\xff\xfc", lambda: list(until_the_end([1, 2]))) == [1, 2]
+    assert as_worker(b"\xff\xff\xff\xfc", lambda: list(complete_input([1, 2]))) == [1, 2]
 
 
 def test_rows_after_which_the_connection_ends() -> None:
     def work() -> Iterator[int]:
-        rows = until_the_end([1, 2])
+        rows = complete_input([1, 2])
         assert [next(rows), next(rows)] == [1, 2]
         return rows
 
@@ -35,4 +35,4 @@ def test_rows_after_which_the_connection_ends() -> None:
 
 def test_what_cannot_be_told_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="does not let a sink see"):
-        list(until_the_end([1]))
+        list(complete_input([1]))

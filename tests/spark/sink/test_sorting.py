@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.spark.sink import sorting
-from tailrace.spark.sink.sorting import RowOrder
+from tailrace.spark.sink.sorting import ExternalSort
 
 Row = tuple[str, float | None, bytes]
 
@@ -45,7 +46,7 @@ def batches(rows: Sequence[Row], size: int) -> list[Any]:
 
 
 def in_order(rows: Sequence[Row], size: int, buffer_bytes: int) -> tuple[list[Row], int]:
-    with RowOrder(KEYS, buffer_bytes) as order:
+    with closing(ExternalSort(KEYS, buffer_bytes)) as order:
         for batch in batches(rows, size):
             order.add(batch)
         found = [tuple(row.values()) for batch in order.sorted() for row in batch.to_pylist()]
@@ -104,7 +105,7 @@ def test_files_hold_what_memory_does_not(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sorting, "HEAD_BYTES", 4 << 10)
     before = pa.total_allocated_bytes()
     count, size = 400, 50
-    with RowOrder(KEYS, 64 << 10) as order:
+    with closing(ExternalSort(KEYS, 64 << 10)) as order:
         for at in range(count):
             rows = [(f"s{(at * size + n) * 7919 % 1000}", 0.0, b"x" * 200) for n in range(size)]
             order.add(batches(rows, size)[0])
@@ -126,11 +127,11 @@ def test_files_are_gone_when_it_is_closed_and_when_it_fails(
 ) -> None:
     """A file never has a name: whatever happens to the process, none is left."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with RowOrder(KEYS, 100) as order:
+    with closing(ExternalSort(KEYS, 100)) as order:
         for batch in batches([("s", 1.0, b"x" * 50)] * 20, 2):
             order.add(batch)
         assert order.spilled
         assert list(tmp_path.iterdir()) == []
-    with RowOrder(KEYS, 1) as order, pytest.raises(pa.ArrowException):
+    with closing(ExternalSort(KEYS, 1)) as order, pytest.raises(pa.ArrowException):
         order.add(pa.RecordBatch.from_pydict({"stream": pa.array(["a"])}))
     assert list(tmp_path.iterdir()) == []

@@ -31,8 +31,8 @@ from pyspark.sql.types import (
 
 from tailrace.client import Client, NotFound, ProducerClaim, StreamName
 from tailrace.spark.options import OptionInvalid, write_options
-from tailrace.spark.sink import parallel_sender as lanes_module
-from tailrace.spark.sink.append_requests import Append, Appender
+from tailrace.spark.sink import parallel_sender as sender_module
+from tailrace.spark.sink.append_requests import Appender, AppendRequest
 from tailrace.spark.sink.errors import (
     BucketMissing,
     ColumnsInvalid,
@@ -47,8 +47,8 @@ from tailrace.spark.sink.errors import (
     TypeConflict,
     ValueInvalid,
 )
-from tailrace.spark.sink.parallel_sender import Lanes
-from tailrace.spark.sink.writer import TailraceStreamWriter, TailraceWriter, Written
+from tailrace.spark.sink.parallel_sender import ParallelSender
+from tailrace.spark.sink.writer import TailraceStreamWriter, TailraceWriter, TaskSummary
 from tests.support.server import ServerProcess
 
 _names = itertools.count()
@@ -93,7 +93,7 @@ def writer(url: str, columns: Iterable[str], **given: str) -> TailraceWriter:
     return TailraceWriter(write_options({"url": url, **given}), schema(columns))
 
 
-def write(url: str, rows: list[dict[str, Any]], **given: str) -> Written:
+def write(url: str, rows: list[dict[str, Any]], **given: str) -> TaskSummary:
     return writer(url, rows[0], **given).write(batches(rows))
 
 
@@ -161,7 +161,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     left = itertools.count(count, -1)
     send = Appender.send
 
-    def counted(self: Appender, append: Append) -> bool:
+    def counted(self: Appender, append: AppendRequest) -> bool:
         if next(left) <= 0:
             raise Stop
         return send(self, append)
@@ -205,7 +205,7 @@ def test_two_attempts_at_once_store_each_row_once(client: Client, name: str) -> 
     rows = numbers(2000)
     given = {"stream": name, "createStreams": "true", "orderBy": "at", "maxRequestBytes": "2000"}
     task = writer(client.url, rows[0], **given)
-    done: list[Written] = []
+    done: list[TaskSummary] = []
 
     def attempt(seed: int) -> None:
         mine = random.Random(seed).sample(rows, len(rows))
@@ -459,7 +459,7 @@ def test_a_stream_that_is_deleted_within_a_batch(
     task = writer(client.url, rows[0], stableInput="true", **given)
     send = Appender.send
 
-    def deleting(self: Appender, append: Append) -> bool:
+    def deleting(self: Appender, append: AppendRequest) -> bool:
         if append.claim.seq == 3:
             client.stream(name).delete()
             if created_anew:
@@ -540,7 +540,7 @@ class Task:
 def test_batches_of_a_query_are_told_apart_by_what_the_task_knows(
     client: Client, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write_as(partition: int, batch: int, **given: str) -> Written:
+    def write_as(partition: int, batch: int, **given: str) -> TaskSummary:
         task = Task(
             partition,
             streaming_sql_batchId=str(batch),
@@ -549,7 +549,7 @@ def test_batches_of_a_query_are_told_apart_by_what_the_task_knows(
         )
         monkeypatch.setattr(TaskContext, "get", lambda: task)
         # There is no worker here whose rows could be cut off.
-        monkeypatch.setattr("tailrace.spark.sink.writer.until_the_end", iter)
+        monkeypatch.setattr("tailrace.spark.sink.writer.complete_input", iter)
         options = write_options({"url": client.url, "stream": name, **given})
         rows = [{"value": json.dumps([partition, batch])}]
         return TailraceStreamWriter(options, schema(["value"])).write(batches(rows))
@@ -566,7 +566,7 @@ def test_batches_of_a_query_are_told_apart_by_what_the_task_knows(
 
 
 def test_abort_says_what_may_be_stored(caplog: pytest.LogCaptureFixture) -> None:
-    done = Written(partition=0, streams=1, requests=3, duplicates=0)
+    done = TaskSummary(partition=0, streams=1, requests=3, duplicates=0)
     options = {"url": URL, "stream": "s"}
     streaming = TailraceStreamWriter(write_options(options), schema(["value"]))
     streaming.abort([done, None], 7)
@@ -579,7 +579,7 @@ def test_abort_says_what_may_be_stored(caplog: pytest.LogCaptureFixture) -> None
     assert "sinkId and a batchId" in third
 
 
-# -- lanes --------------------------------------------------------------------------------------
+# -- sender --------------------------------------------------------------------------------------
 
 
 def test_lanes_keep_the_order_of_each_stream_and_share_the_work() -> None:
@@ -591,7 +591,7 @@ def test_lanes_keep_the_order_of_each_stream_and_share_the_work() -> None:
     overtaken = threading.Event()
     lock = threading.Lock()
 
-    def send(append: Append) -> bool:
+    def send(append: AppendRequest) -> bool:
         if append.name.stream == "s0" and append.claim.seq == 0:
             assert overtaken.wait(30)
         with lock:
@@ -600,12 +600,12 @@ def test_lanes_keep_the_order_of_each_stream_and_share_the_work() -> None:
             overtaken.set()
         return False
 
-    lanes = Lanes(send)
+    sender = ParallelSender(send)
     for append in _appends(streams=9, count=5):
-        lanes.put(append)
-    lanes.finish()
-    lanes.close()
-    assert lanes.requests == len(sent) == 45
+        sender.put(append)
+    sender.finish()
+    sender.close()
+    assert sender.requests == len(sent) == 45
     for at in range(9):
         assert [seq for name, seq in sent if name == f"s{at}"] == list(range(5))
 
@@ -613,25 +613,25 @@ def test_lanes_keep_the_order_of_each_stream_and_share_the_work() -> None:
 def test_a_failure_in_a_lane_reaches_the_caller_and_stops_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lanes_module, "WAITING_BYTES_MAX", 20)
-    sent: list[Append] = []
+    monkeypatch.setattr(sender_module, "PENDING_BYTES_MAX", 20)
+    sent: list[AppendRequest] = []
 
-    def send(append: Append) -> bool:
+    def send(append: AppendRequest) -> bool:
         sent.append(append)
         if append.claim.seq == 3:
             raise Stop
         return False
 
-    lanes = Lanes(send, lanes_max=1)
+    sender = ParallelSender(send, threads_max=1)
     with pytest.raises(Stop):
-        deque(map(lanes.put, _appends(streams=1, count=1000)))
+        deque(map(sender.put, _appends(streams=1, count=1000)))
     with pytest.raises(Stop):
-        lanes.finish()
-    lanes.close()
+        sender.finish()
+    sender.close()
     assert [append.claim.seq for append in sent] == [0, 1, 2, 3]
 
 
-def _appends(streams: int, count: int) -> Iterator[Append]:
+def _appends(streams: int, count: int) -> Iterator[AppendRequest]:
     for at, seq in itertools.product(range(streams), range(count)):
         claim = ProducerClaim("p", 0, seq)
-        yield Append(StreamName("buck", f"s{at}"), "text/plain", claim, b"12345")
+        yield AppendRequest(StreamName("buck", f"s{at}"), "text/plain", claim, b"12345")

@@ -16,7 +16,7 @@ from tailrace.client import Client
 from tailrace.spark.options import OptionInvalid
 from tailrace.spark.source.data_source import TailraceDataSource
 from tailrace.spark.source.errors import DataLost, MessagesGone, StreamGone, StreamReplaced
-from tailrace.spark.source.planning import Partition
+from tailrace.spark.source.planning import SourcePartition
 from tests.support.server import ServerProcess
 
 ALL = ReadAllAvailable()
@@ -94,9 +94,9 @@ def test_a_plan_depends_on_its_marks_alone(client: Client, server: ServerProcess
     server.start()
     another = stream_reader(server, bucket="pure", partitionBytes="4000")
     again = another.partitions(start, end)
-    spans = [part.spans for part in planned if isinstance(part, Partition)]
-    assert len(spans) > 2
-    assert [part.spans for part in again if isinstance(part, Partition)] == spans
+    ranges = [part.ranges for part in planned if isinstance(part, SourcePartition)]
+    assert len(ranges) > 2
+    assert [part.ranges for part in again if isinstance(part, SourcePartition)] == ranges
     assert rows_of(another, list(again)) == {"a": list(range(5000)), "b": [1]}
 
 

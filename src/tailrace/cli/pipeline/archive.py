@@ -114,8 +114,9 @@ def to_archive(
     checkpoint: str | None,
 ) -> Backlog:
     """What a table does not have yet."""
-    from tailrace.spark.jobs.stream_to_table import Selection, default_checkpoint
+    from tailrace.spark.jobs.stream_selection import StreamSelection
+    from tailrace.spark.jobs.stream_to_table import default_checkpoint
 
-    chosen = Selection(url=server.url, bucket=bucket, prefix=prefix, pattern=pattern)
+    chosen = StreamSelection(url=server.url, bucket=bucket, prefix=prefix, pattern=pattern)
     where = Path(checkpoint) if checkpoint else default_checkpoint(table, chosen)
     return survey(server, bucket, prefix, pattern, marks_of(where))

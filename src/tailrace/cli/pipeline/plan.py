@@ -18,7 +18,7 @@ from tailrace.cli.output import Output, counted, human_bytes
 from tailrace.client import Listed
 from tailrace.protocol.errors import OffsetInvalid
 from tailrace.protocol.offset import START, Offset, parse_offset
-from tailrace.spark.source.read_positions import load_marks, parse_mark
+from tailrace.spark.source.read_positions import load_positions, parse_position
 
 __all__ = [
     "Backlog",
@@ -76,7 +76,7 @@ def backlog(bucket: str, listed: Iterable[Listed], marks: Mapping[str, str]) -> 
         start, tail = _place(each.earliest_offset or START.token()), _place(each.next_offset)
         begun = marks.get(each.stream_id)
         if begun is not None:
-            start = _place(parse_mark(begun).offset)
+            start = _place(parse_position(begun).offset)
         elif start is not None and start > START:
             found = replace(found, compacted=found.compacted + 1)
         if start is None or tail is None or messages is None or size is None:
@@ -104,7 +104,7 @@ def marks_of(checkpoint: Path) -> dict[str, str]:
             int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()
         ]
         lines = (checkpoint / "offsets" / str(max(done))).read_text().splitlines()
-        return load_marks(json.loads(lines[_OFFSETS_LINE]))
+        return load_positions(json.loads(lines[_OFFSETS_LINE]))
     except (OSError, ValueError, LookupError, TypeError):
         return {}
 

@@ -1,86 +1,201 @@
 """
-Streams to tables, batch by batch: what `archive` and `materialize` have in common.
+Streams to tables, batch by batch: the common part of `archive` and `materialize`.
 
-Rule 1: a batch is named by its query and its number, both of which Spark keeps in the checkpoint:
-a batch that comes again after a crash has the same name, and tables skip what they have.
+Rule 1: a batch is identified by its query and its number, which Spark keeps in the checkpoint. A
+batch that is repeated after a crash has the same identity, and tables skip batches they have.
 
-Rule 2: the batch's mark is where it ends in every stream, as the checkpoint says. A checkpoint that
-was put back to an earlier state plans other batches under the old numbers; tables refuse those.
+Rule 2: a batch has a digest of its end offsets in the checkpoint. A checkpoint that was set back
+plans other batches under the old numbers; tables refuse those.
 
-Rule 3: a checkpoint is of one table. Another one, or one that was deleted and made anew, would get
-what comes, and miss what came before.
+Rule 3: a checkpoint belongs to one table. Another table, or one that was deleted and created again,
+would get the next messages and miss the earlier ones.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tailrace.spark.tables import CheckpointTaken, Table
+from tailrace.spark.jobs.stream_selection import StreamSelection
+from tailrace.spark.jobs.streaming_query import POLL_INTERVAL_S, start_query
+from tailrace.spark.tables import CheckpointTaken, Committed, Table
+from tailrace.spark.tables.base import SMALL_FILES_MIN
 from tailrace.spark.tables.files import local_path, read_json, write_json
+from tailrace.spark.tables.values import nothing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Batch", "Selection", "default_checkpoint", "follow", "options_of", "read_stream"]
+__all__ = [
+    "MicroBatch",
+    "TableJob",
+    "TableJobResult",
+    "TableRun",
+    "default_checkpoint",
+]
 
-_LOOK_EVERY_S: Final = 0.5
+COMPACT_EVERY: Final = 50
+"""The number of batches between compactions of a run that does not end."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
-    """Which streams, of which server, and how they are reached."""
+class TableJob(StreamSelection):
+    """
+    The parameters of `archive` and `materialize`.
 
-    url: str
-    bucket: str | None = None
-    streams: tuple[str, ...] = ()
-    prefix: str = ""
-    pattern: str | None = None
-    fail_on_data_loss: bool = True
-    token: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    timeout_s: float = 30.0
+    Args:
+        table: A local directory. Several buckets of one server can share it.
+        format: parquet, iceberg or delta.
+        checkpoint: The directory of the checkpoint; by default, in the table's directory.
+        every_s: Run a batch this often, and do not end; by default the job ends when it has stored
+            all messages that existed at its start.
+        max_messages, max_bytes: The largest size of a batch.
+        compact_files: Compact a partition with this many small files; 0: never.
+        table_options: For Iceberg: `catalog` and `identifier`, see `open_table`.
+        rows: A streaming DataFrame with the source's columns, instead of the source.
+        stopped: Returns whether to end; called regularly.
+        at: Called at each step of a commit.
+    """
 
-    def describe(self) -> str:
-        """The streams, in words: what a table says that it has."""
-        where = "paths" if self.bucket is None else f"bucket {self.bucket}"
-        chosen = [f"prefix {self.prefix}"] if self.prefix else []
-        chosen += [f"pattern {self.pattern}"] if self.pattern else []
-        chosen += [f"streams {', '.join(sorted(self.streams))}"] if self.streams else []
-        return ", ".join([where, *chosen])
+    table: str | Path
+    format: str = "parquet"
+    checkpoint: str | Path | None = None
+    every_s: float | None = None
+    max_messages: int | None = None
+    max_bytes: int | None = None
+    compact_files: int = SMALL_FILES_MIN
+    table_options: Mapping[str, Any] | None = None
+    rows: "DataFrame | None" = None
+    stopped: Callable[[], bool] = lambda: False
+    at: Callable[[str], None] = nothing
+
+    @property
+    def path(self) -> Path:
+        return local_path(self.table)
+
+
+@dataclass(frozen=True, slots=True)
+class TableJobResult:
+    """What one run added."""
+
+    batches: int = 0
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    compacted: int = 0
+    """The number of small files that were replaced by larger ones."""
+    dead_letters: int = 0
+    """The messages that `materialize` wrote to the table of dead letters."""
 
 
 @dataclass(frozen=True)
-class Batch:
-    """A micro-batch, by what tells it from every other."""
+class MicroBatch:
+    """The identity of a micro-batch."""
 
     application: str
     batch_id: int
-    mark: str | None
+    digest: str | None
+    """Of its end offsets."""
 
 
-def options_of(selection: Selection, **more: Any) -> dict[str, str]:
-    """Options of the source; those that are not given are left out."""
-    found: dict[str, Any] = {
-        "url": selection.url,
-        "token": selection.token,
-        "headers": json.dumps(dict(selection.headers)) if selection.headers else None,
-        "timeout": selection.timeout_s,
-        "bucket": selection.bucket,
-        "prefix": selection.prefix,
-        "pattern": selection.pattern,
-        "streams": json.dumps(selection.streams) if selection.streams else None,
-        "failOnDataLoss": str(selection.fail_on_data_loss).lower(),
-        **more,
-    }
-    return {name: str(value) for name, value in found.items() if value not in (None, "")}
+class TableRun(ABC):
+    """One run of a job: commits batches to its tables, the main table first, and compacts them."""
+
+    def __init__(self, job: TableJob, *tables: Table) -> None:
+        self._job = job
+        self._tables = tables
+        self._commits: list[Sequence[Committed]] = []
+        self._compacted = 0
+
+    @abstractmethod
+    def _commit(self, frame: "DataFrame", batch: MicroBatch) -> Sequence[Committed]:
+        """Commit a batch to each table."""
+
+    def _commit_to(self, table: Table, frame: "DataFrame", batch: MicroBatch) -> Committed:
+        source = self._job.describe()
+        return table.commit(batch.batch_id, frame, source=source, mark=batch.digest)
+
+    def run(self, spark: "SparkSession", *columns: str) -> TableJobResult:
+        """
+        Run the query; a batch that failed is repeated by the next run.
+
+        Args:
+            columns: SQL expressions of the columns that batches have; by default, the source's.
+
+        Raises:
+            PathUnsupported: The checkpoint is not a local directory.
+            CheckpointTaken: It belongs to another table.
+            Exception: The error of a commit, or of Spark.
+        """
+        job = self._job
+        checkpoint = local_path(job.checkpoint or default_checkpoint(job.path, job))
+        _bind(checkpoint, self._tables[0])
+        rows = job.rows
+        if rows is None:
+            options = job.source_options(
+                maxMessagesPerTrigger=job.max_messages, maxBytesPerTrigger=job.max_bytes
+            )
+            rows = spark.readStream.format("tailrace").options(**options).load()
+        self._follow(rows.selectExpr(*columns) if columns else rows, checkpoint)
+        self._compact(spark)
+        return self._result()
+
+    def _follow(self, rows: "DataFrame", checkpoint: Path) -> None:
+        failures: list[BaseException] = []
+
+        def take(frame: "DataFrame", batch_id: int) -> None:
+            try:
+                self._take(frame, _batch(checkpoint, batch_id))
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        query = start_query(rows.writeStream.foreachBatch(take), str(checkpoint), self._job.every_s)
+        try:
+            while not query.awaitTermination(POLL_INTERVAL_S):  # type: ignore[arg-type]
+                if self._job.stopped():
+                    return
+        except Exception:
+            # Spark only keeps the text of the error.
+            if failures:
+                raise failures[0] from None
+            raise
+        finally:
+            query.stop()
+
+    def _take(self, frame: "DataFrame", batch: MicroBatch) -> None:
+        for table in self._tables:
+            table.application = batch.application
+        self._commits.append(self._commit(frame, batch))
+        is_endless = self._job.every_s is not None
+        if is_endless and batch.batch_id % COMPACT_EVERY == COMPACT_EVERY - 1:
+            self._compact(frame.sparkSession)
+
+    def _compact(self, spark: "SparkSession") -> None:
+        if self._job.compact_files:
+            for table in self._tables:
+                done = table.compact(spark, files_min=self._job.compact_files)
+                self._compacted += done.before
+
+    def _result(self) -> TableJobResult:
+        commits = [commit for batch in self._commits for commit in batch]
+        main = [batch[0] for batch in self._commits]
+        rows = sum(commit.rows for commit in main)
+        return TableJobResult(
+            batches=sum(commit.new for commit in main),
+            rows=rows,
+            files=sum(commit.files for commit in commits),
+            bytes=sum(commit.bytes for commit in commits),
+            compacted=self._compacted,
+            dead_letters=sum(commit.rows for commit in commits) - rows,
+        )
 
 
-def default_checkpoint(table: Path, selection: Selection) -> Path:
-    """In the table's directory: they belong together, and are copied and deleted together."""
+def default_checkpoint(table: Path, selection: StreamSelection) -> Path:
+    """In the table's directory, so that both are copied and deleted together."""
     name = selection.bucket or "paths"
     if selection.describe() not in ("paths", f"bucket {name}"):
         # Another prefix of the same bucket is another query.
@@ -88,81 +203,20 @@ def default_checkpoint(table: Path, selection: Selection) -> Path:
     return table / "_tailrace" / "checkpoints" / name
 
 
-def follow(
-    rows: "DataFrame",
-    checkpoint: str | Path,
-    table: Table,
-    each: Callable[["DataFrame", Batch], None],
-    *,
-    every_s: float | None = None,
-    stopped: Callable[[], bool] = lambda: False,
-) -> None:
-    """
-    Give `each` batch of a streaming DataFrame, in order; a batch that failed comes again next time.
-
-    Without `every_s`, it ends when everything is there that was at its start.
-
-    Raises:
-        PathUnsupported: The checkpoint is no local directory.
-        CheckpointTaken: It is of another table.
-        Exception: What `each` raised, or what Spark did.
-    """
-    directory = local_path(checkpoint)
-    _bind(directory, table)
-    failures: list[BaseException] = []
-
-    def take(frame: "DataFrame", batch_id: int) -> None:
-        try:
-            each(frame, _batch(directory, batch_id))
-        except BaseException as error:
-            failures.append(error)
-            raise
-
-    query = _start(rows, directory, take, every_s)
-    try:
-        while not query.awaitTermination(_LOOK_EVERY_S):  # type: ignore[arg-type]
-            if stopped():
-                return
-    except Exception:
-        # Spark knows it by its text alone.
-        if failures:
-            raise failures[0] from None
-        raise
-    finally:
-        query.stop()
-
-
-def _start(
-    rows: "DataFrame",
-    checkpoint: Path,
-    take: Callable[["DataFrame", int], None],
-    every_s: float | None,
-) -> "StreamingQuery":
-    writer = rows.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(take)
-    if every_s is None:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{max(1, round(every_s * 1000))} milliseconds").start()
-
-
 def _bind(checkpoint: Path, table: Table) -> None:
     """Rule 3."""
-    note = checkpoint / "tailrace-table.json"
-    found = read_json(note)
+    file = checkpoint / "tailrace-table.json"
+    found = read_json(file)
     if found is None:
-        write_json(note, {"table": table.id})
+        write_json(file, {"table": table.id})
     elif found["table"] != table.id:
         raise CheckpointTaken(str(checkpoint), str(table.path))
 
 
-def _batch(checkpoint: Path, batch_id: int) -> Batch:
-    """Spark has written both files before it gives the batch away."""
+def _batch(checkpoint: Path, batch_id: int) -> MicroBatch:
+    """Read the identity of a batch; Spark writes both files before it runs the batch."""
     query = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"]
     lines = (checkpoint / "offsets" / str(batch_id)).read_text(encoding="utf-8").split("\n", 2)
-    # A version, and settings with the time of planning; then where each source ends.
-    mark = hashlib.sha256(lines[2].encode()).hexdigest() if len(lines) > 2 else None
-    return Batch(f"tailrace-{query}", batch_id, mark)
-
-
-def read_stream(spark: "SparkSession", selection: Selection, **more: Any) -> "DataFrame":
-    """The streams as a streaming DataFrame."""
-    return spark.readStream.format("tailrace").options(**options_of(selection, **more)).load()
+    # The first lines are a version, and settings with the time of planning.
+    digest = hashlib.sha256(lines[2].encode()).hexdigest() if len(lines) > 2 else None
+    return MicroBatch(f"tailrace-{query}", batch_id, digest)

@@ -1,10 +1,11 @@
 """
-The sink's requests: how each is sent, and what a refusal means.
+Sends the sink's requests, and interprets refusals.
 
-Rule 1: a stream is created only by request 0 of a batch. Later, a stream that is not there was
-deleted with what the batch had stored; running the batch again is right, going on is not.
+Rule 1: a stream is created only by request 0 of a batch. If it is missing later, it was deleted
+together with the earlier requests of the batch, so the batch must be run again.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tailrace.client import (
@@ -21,6 +22,7 @@ from tailrace.client import (
     TooLarge,
     Unauthorized,
 )
+from tailrace.spark.connection import stream_of
 from tailrace.spark.options import WriteOptions
 from tailrace.spark.sink.errors import (
     BucketMissing,
@@ -35,12 +37,12 @@ from tailrace.spark.sink.errors import (
     TypeConflict,
 )
 
-__all__ = ["Append", "Appender", "explain"]
+__all__ = ["AppendRequest", "Appender", "sink_error"]
 
 
 @dataclass(frozen=True)
-class Append:
-    """A request."""
+class AppendRequest:
+    """A request with some rows of one stream."""
 
     name: StreamName
     content_type: str
@@ -49,89 +51,79 @@ class Append:
 
 
 class Appender:
-    """Sends requests, and creates what is missing, if it may."""
+    """Sends requests, and creates missing streams and buckets if the options allow it."""
 
     def __init__(self, client: Client, options: WriteOptions) -> None:
         self._client = client
         self._options = options
 
-    def send(self, append: Append) -> bool:
+    def send(self, request: AppendRequest) -> bool:
         """
-        Have rows stored; whether they were stored before.
+        Store rows; returns whether an earlier attempt had stored them.
 
         Raises:
-            SinkError: They cannot be.
-            Unreachable, ServerFailed: The server does not answer as it should.
+            SinkError: The request is refused.
+            Unreachable, ServerFailed: The server does not respond, or fails.
         """
         try:
-            return self._send(append)
+            return self._send(request)
         except Refused as error:
-            raise explain(append, error) from error
+            raise sink_error(request, error) from error
 
-    def _send(self, append: Append) -> bool:
-        stream = self._stream(append.name)
+    def _send(self, request: AppendRequest) -> bool:
+        stream = stream_of(self._client, request.name.bucket, request.name.stream)
         try:
-            return _append(stream, append)
+            return _append(stream, request)
         except NotFound:
-            if append.claim.seq:
-                raise StreamVanished(str(append.name), append.claim.seq) from None
+            if request.claim.seq:
+                raise StreamVanished(str(request.name), request.claim.seq) from None
             if not self._options.create_streams:
-                raise StreamMissing(str(append.name)) from None
-        self._create(stream, append)
-        return _append(stream, append)
+                raise StreamMissing(str(request.name)) from None
+        self._create(stream, request)
+        return _append(stream, request)
 
-    def _create(self, stream: Stream, append: Append) -> None:
+    def _create(self, stream: Stream, request: AppendRequest) -> None:
         for may_create_bucket in (self._options.create_buckets, False):
             try:
-                stream.create(append.content_type, ttl_s=self._options.ttl_s)
+                stream.create(request.content_type, ttl_s=self._options.ttl_s)
             except Conflict:
-                # Somebody else made it meanwhile; if it is not what we need, appending will tell.
+                # It was created meanwhile. If its type differs, the append fails.
                 return
             except NotFound:
-                if append.name.bucket is None:
+                if request.name.bucket is None:
                     raise
                 if not may_create_bucket:
-                    raise BucketMissing(append.name.bucket, str(append.name)) from None
-                self._create_bucket(append.name.bucket)
+                    raise BucketMissing(request.name.bucket, str(request.name)) from None
+                # Another task may have created it meanwhile.
+                with suppress(Conflict):
+                    self._client.bucket(request.name.bucket).create()
             else:
                 return
 
-    def _create_bucket(self, bucket: str) -> None:
-        try:
-            self._client.bucket(bucket).create()
-        except Conflict:
-            # Another task was faster.
-            return
 
-    def _stream(self, name: StreamName) -> Stream:
-        if name.bucket is None:
-            return self._client.stream(name.stream)
-        return self._client.bucket(name.bucket).stream(name.stream)
-
-
-def _append(stream: Stream, append: Append) -> bool:
+def _append(stream: Stream, request: AppendRequest) -> bool:
     try:
-        return stream.append(append.body, append.content_type, claim=append.claim).duplicate
+        return stream.append(request.body, request.content_type, claim=request.claim).duplicate
     except StreamClosed as error:
-        if not _has(error, append.claim):
+        if not _is_stored(error, request.claim):
             raise
         return True
 
 
-def _has(error: StreamClosed, claim: ProducerClaim) -> bool:
+def _is_stored(error: StreamClosed, claim: ProducerClaim) -> bool:
     """
-    Whether a stream that is closed had got a request before.
+    Whether a closed stream already has a request.
 
-    §5.2.1: it acknowledges only what closed it, so that a batch whose stream was closed right after
-    could never be repeated. Our servers say what they have of a producer.
+    §5.2.1: a closed stream acknowledges only the request that closed it, so a batch whose stream
+    was closed later could never be repeated. Tailrace servers return the last claim they stored.
     """
     epoch, seq = (error.headers.get(name, "") for name in ("producer-epoch", "producer-seq"))
     return epoch == str(claim.epoch) and seq.isdecimal() and int(seq) >= claim.seq
 
 
-def explain(append: Append, error: Refused) -> Exception:
-    """What a refusal means for a sink."""
-    name, claim = str(append.name), append.claim
+def sink_error(request: AppendRequest, error: Refused) -> Exception:
+    """The error of the sink for a refusal."""
+    name, claim = str(request.name), request.claim
     whose = name, claim.producer_id, claim.epoch
     match error:
         case ProducerFenced():
@@ -141,16 +133,16 @@ def explain(append: Append, error: Refused) -> Exception:
         case StreamClosed():
             return SinkClosed(name, error.next_offset)
         case Conflict(code="content-type-mismatch"):
-            return TypeConflict(name, append.content_type, error.detail)
+            return TypeConflict(name, request.content_type, error.detail)
         case NotFound():
             return StreamMissing(name)
         case TooLarge():
-            return RequestTooLarge(name, len(append.body), error.detail)
+            return RequestTooLarge(name, len(request.body), error.detail)
         case Unauthorized():
             return SinkUnauthorized(name, error.status, error.detail)
         case Refused(code="producer-epoch-start"):
             return SinkGap(*whose, claim.seq)
     if error.status >= 500 or error.status == 429:
-        # It passes: the task is tried again.
+        # Temporary: Spark retries the task.
         return error
     return SinkRefused(name, error.status, error.detail)

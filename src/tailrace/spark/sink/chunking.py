@@ -1,17 +1,17 @@
 """
-Ordered rows into numbered requests.
+Divides ordered rows into numbered requests.
 
-Rule 1: which rows a request has is a function of the ordered rows alone: not of how they are
-divided into record batches, nor of time, threads or answers. A repeated attempt sends the same
-bytes under the same number, and the server, which goes by the number, stores them once.
+Rule 1: the rows of a request are a function of the ordered rows alone, not of record batches,
+time, threads or responses. A repeated attempt sends the same bytes under the same number, and the
+server stores each number once.
 
 Rule 2: all rows of a stream go in one request, number 0, if they fit. Then their order does not
-matter either: the first attempt that arrives is kept, whole. Where nothing orders the rows, this is
-all there is; more than fit are an error. So whoever sets `orderBy` after that error, and runs the
-batch again, finds what was stored of it under the same numbers.
+matter: the first attempt that arrives is stored as a whole. If nothing orders the rows, more than
+fit are an error. After this error `orderBy` can be set and the batch run again: the requests that
+were stored keep their numbers.
 
-    application/json, +json   all rows up to maxRequestBytes, else pieces of CHUNK_BYTES
-    any other type            each row a request: an append is a message there
+    application/json, +json   all rows up to maxRequestBytes, otherwise requests of CHUNK_BYTES
+    any other type            each row is a request: an append is a message there
 """
 
 from collections.abc import Iterator
@@ -26,25 +26,25 @@ from tailrace.client import StreamName
 from tailrace.client.encoding import is_json
 from tailrace.protocol.limits import JSON_COMMAS_MAX
 from tailrace.spark.options import WriteOptions
-from tailrace.spark.sink.columns import Shape
+from tailrace.spark.sink.columns import SinkColumns
 from tailrace.spark.sink.errors import OrderUnknown, TypesMixed, ValueTooLarge
 
-__all__ = ["CHUNK_BYTES", "Chunk", "Cutter"]
+__all__ = ["CHUNK_BYTES", "RowChunk", "RowChunker"]
 
 CHUNK_BYTES: Final = 1 << 20
-"""Do not change it lightly: a batch that failed before an upgrade is cut anew after it."""
+"""A change breaks a batch that fails before an upgrade and is retried after it."""
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """Rows that go in one request."""
+class RowChunk:
+    """The rows of one request."""
 
     name: StreamName
     content_type: str
     seq: int
     values: Any
     rows: Any
-    """The rows' numbers in the partition."""
+    """The numbers of the rows in the partition."""
 
     @property
     def is_json(self) -> bool:
@@ -52,44 +52,44 @@ class Chunk:
 
 
 @dataclass
-class _Open:
-    """A stream whose rows are coming in."""
+class _OpenStream:
+    """The stream whose rows are being collected."""
 
     name: StreamName
     content_type: str
     seq: int = 0
     size: int = 0
-    is_cut: bool = False
-    """Whether its rows are too many for one request."""
+    is_split: bool = False
+    """Whether its rows need several requests."""
     parts: list[tuple[Any, Any]] = field(default_factory=list)
-    """What goes into the next request: values, and the numbers of their rows."""
+    """The next request: values, and the numbers of their rows."""
 
 
-class Cutter:
-    """Takes record batches in order, and gives the requests that are complete."""
+class RowChunker:
+    """Divides the rows of a partition into the rows of requests."""
 
     def __init__(
         self,
         options: WriteOptions,
-        shape: Shape,
+        columns: SinkColumns,
         partition: int,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self._options = options
-        self._shape = shape
+        self._columns = columns
         self._partition = partition
-        self._is_ordered = shape.stable or bool(shape.order_by)
+        self._is_ordered = columns.stable or bool(columns.order_by)
         self._limit = options.max_request_bytes
         self._chunk_bytes = min(self._limit, chunk_bytes)
-        self._open: _Open | None = None
+        self._open: _OpenStream | None = None
         self.streams = 0
 
-    def cut(self, batches: Iterator[Any]) -> Iterator[Chunk]:
+    def chunks(self, batches: Iterator[Any]) -> Iterator[RowChunk]:
         """
-        All requests of a partition.
+        The rows of all requests of a partition.
 
         Raises:
-            OrderUnknown, TypesMixed, ValueTooLarge: The rows cannot be sent so.
+            OrderUnknown, TypesMixed, ValueTooLarge: The rows cannot be sent.
         """
         for batch in batches:
             for start, end in self._groups(batch):
@@ -97,7 +97,7 @@ class Cutter:
         yield from self._finish()
 
     def _groups(self, batch: Any) -> Iterator[tuple[int, int]]:
-        """Where the rows of one stream begin and end."""
+        """The first and last row of each stream."""
         count = batch.num_rows
         changes = np.zeros(max(0, count - 1), bool)
         for name in ("bucket", "stream"):
@@ -108,12 +108,12 @@ class Cutter:
         starts = [0, *(np.flatnonzero(changes) + 1).tolist()] if count else []
         return zip(starts, [*starts[1:], count], strict=False)
 
-    def _take(self, group: Any) -> Iterator[Chunk]:
+    def _take(self, group: Any) -> Iterator[RowChunk]:
         name = self._name(group)
         content_type = self._content_type(str(name), group)
         if self._open is None or self._open.name != name:
             yield from self._finish()
-            self._open = _Open(name, content_type)
+            self._open = _OpenStream(name, content_type)
             self.streams += 1
         elif self._open.content_type != content_type:
             raise TypesMixed(str(name), self._open.content_type, content_type)
@@ -124,16 +124,16 @@ class Cutter:
             yield from self._take_each(self._open, values, rows)
 
     def _name(self, group: Any) -> StreamName:
-        if not self._shape.has_stream:
+        if not self._columns.has_stream:
             assert self._options.stream is not None
             return StreamName(self._options.bucket, self._options.stream)
         bucket = self._options.bucket
-        if self._shape.has_bucket:
+        if self._columns.has_bucket:
             bucket = group.column("bucket")[0].as_py()
         return StreamName(bucket, group.column("stream")[0].as_py())
 
     def _content_type(self, name: str, group: Any) -> str:
-        if not self._shape.has_content_type:
+        if not self._columns.has_content_type:
             return self._options.content_type
         found = [
             kind or self._options.content_type
@@ -144,28 +144,28 @@ class Cutter:
                 raise TypesMixed(name, found[0], other)
         return found[0]
 
-    def _take_json(self, stream: _Open, values: Any, rows: Any) -> Iterator[Chunk]:
-        # A comma, or a bracket, goes with each.
+    def _take_json(self, stream: _OpenStream, values: Any, rows: Any) -> Iterator[RowChunk]:
+        # Each value has a comma or a bracket.
         sizes = pc.binary_length(values).to_numpy() + 1
         self._check_sizes(stream, sizes, rows)
         size = int(sizes.sum())
-        if not stream.is_cut and stream.size + size <= self._limit:
+        if not stream.is_split and stream.size + size <= self._limit:
             stream.parts.append((values, rows))
             stream.size += size
             return
-        if not stream.is_cut:
-            yield from self._begin_to_cut(stream)
-        yield from self._cut(stream, values, rows)
+        if not stream.is_split:
+            yield from self._start_splitting(stream)
+        yield from self._split(stream, values, rows)
 
-    def _begin_to_cut(self, stream: _Open) -> Iterator[Chunk]:
+    def _start_splitting(self, stream: _OpenStream) -> Iterator[RowChunk]:
         if not self._is_ordered:
             raise OrderUnknown(str(stream.name), stream.content_type, self._limit)
-        parts, stream.parts, stream.size, stream.is_cut = stream.parts, [], 0, True
+        parts, stream.parts, stream.size, stream.is_split = stream.parts, [], 0, True
         for values, rows in parts:
-            yield from self._cut(stream, values, rows)
+            yield from self._split(stream, values, rows)
 
-    def _cut(self, stream: _Open, values: Any, rows: Any) -> Iterator[Chunk]:
-        """Fill requests, each with as many rows as fit, one at least."""
+    def _split(self, stream: _OpenStream, values: Any, rows: Any) -> Iterator[RowChunk]:
+        """Fill requests, each with as many rows as fit, at least one."""
         ends = np.cumsum(pc.binary_length(values).to_numpy() + 1)
         start = before = 0
         while start < len(ends):
@@ -181,7 +181,7 @@ class Cutter:
             if end < len(ends):
                 yield self._chunk(stream)
 
-    def _take_each(self, stream: _Open, values: Any, rows: Any) -> Iterator[Chunk]:
+    def _take_each(self, stream: _OpenStream, values: Any, rows: Any) -> Iterator[RowChunk]:
         self._check_sizes(stream, pc.binary_length(values).to_numpy(), rows)
         for at in range(len(values)):
             if stream.parts:
@@ -190,8 +190,8 @@ class Cutter:
                 yield self._chunk(stream)
             stream.parts.append((values.slice(at, 1), rows.slice(at, 1)))
 
-    def _check_sizes(self, stream: _Open, sizes: Any, rows: Any) -> None:
-        """No row alone is larger than a request may be."""
+    def _check_sizes(self, stream: _OpenStream, sizes: Any, rows: Any) -> None:
+        """Check that each row fits in a request."""
         limit = self._options.max_request_bytes
         too_large = np.flatnonzero(sizes > limit)
         if too_large.size:
@@ -199,9 +199,9 @@ class Cutter:
             where = str(stream.name), self._partition, rows[at].as_py()
             raise ValueTooLarge(*where, int(sizes[at]), limit)
 
-    def _chunk(self, stream: _Open) -> Chunk:
+    def _chunk(self, stream: _OpenStream) -> RowChunk:
         values, rows = zip(*stream.parts, strict=True)
-        chunk = Chunk(
+        chunk = RowChunk(
             stream.name,
             stream.content_type,
             stream.seq,
@@ -211,17 +211,17 @@ class Cutter:
         stream.seq, stream.size, stream.parts = stream.seq + 1, 0, []
         return chunk
 
-    def _finish(self) -> Iterator[Chunk]:
+    def _finish(self) -> Iterator[RowChunk]:
         stream, self._open = self._open, None
         if stream is None or not stream.parts:
             return
-        if not stream.is_cut and is_json(stream.content_type) and _has_many_commas(stream):
-            yield from self._begin_to_cut(stream)
+        if not stream.is_split and is_json(stream.content_type) and _has_many_commas(stream):
+            yield from self._start_splitting(stream)
         yield self._chunk(stream)
 
 
-def _has_many_commas(stream: _Open) -> bool:
-    """Whether our servers would refuse an array: they count commas, inner ones too."""
+def _has_many_commas(stream: _OpenStream) -> bool:
+    """Whether a Tailrace server would reject the array: it counts commas, inner ones too."""
     count = sum(len(values) for values, _ in stream.parts)
     if stream.size <= JSON_COMMAS_MAX or count == 1:
         return False

@@ -1,19 +1,19 @@
 """
-The rows of a DataFrame as the sink handles them: the same columns, of the same types, always.
+The columns of a DataFrame, checked, and its rows in the form that the sink works with:
 
-    bucket, stream    where a row goes, if columns say so
-    content_type      if a column says so
+    bucket, stream    the target of a row, if the DataFrame has these columns
+    content_type      if the DataFrame has this column
     order0, order1 …  the columns of `orderBy`
-    row               its number in the partition, in the order of arrival
+    row               the number of the row in the partition, in the order of arrival
     value             binary
 
-Rule 1: what is wrong with the columns is said on the driver, before anything runs; what is wrong
-with a row, before its request is sent.
+Rule 1: invalid columns are reported on the driver, before any task runs; an invalid row, before its
+request is sent.
 
-Texts and bytes get offsets of 64 bits: rows are joined, and 2 GiB of them would overflow others.
+Strings and bytes get offsets of 64 bits: rows are joined, and 2 GiB would overflow 32 bits.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,25 +27,25 @@ from tailrace.spark.sink.errors import ColumnsInvalid, TargetInvalid, ValueInval
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["Shape"]
+__all__ = ["SinkColumns"]
 
 _TEXT: Final = frozenset(("string", "varchar", "char"))
 _NUMBER: Final = frozenset(("byte", "short", "integer", "long", "float", "double", "decimal"))
 _TIME: Final = frozenset(("date", "timestamp", "timestamp_ntz"))
 _ORDERED: Final = _TEXT | _NUMBER | _TIME | {"binary", "boolean"}
-_NOT_NAMES: Final = {
+_INVALID_PREFIXES: Final = {
     "": "is empty",
-    # The client takes it away: two names would be one stream, and one of them a copy to it.
+    # The client removes it, so two names would be the same stream.
     "/": "begins with a slash: leave that out",
     "http://": "has a whole URL: rows go to streams of the option url",
     "https://": "has a whole URL: rows go to streams of the option url",
 }
-"""How names of streams do not begin."""
+"""Prefixes that the name of a stream must not have, and why."""
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Which columns rows have."""
+class SinkColumns:
+    """The columns that rows have."""
 
     has_bucket: bool
     has_stream: bool
@@ -55,9 +55,9 @@ class Shape:
     """Whether rows come in the same order at every attempt."""
 
     @classmethod
-    def of(cls, options: WriteOptions, schema: "StructType") -> "Shape":
+    def of(cls, options: WriteOptions, schema: "StructType") -> "SinkColumns":
         """
-        What to make of a DataFrame.
+        The columns of a DataFrame.
 
         Raises:
             ColumnsInvalid: It cannot be written.
@@ -71,7 +71,7 @@ class Shape:
                 raise ColumnsInvalid(_wrong(name, types, "string"))
         for name in order_by:
             if types.get(name) not in _ORDERED:
-                raise ColumnsInvalid(_wrong(name, types, "something that can be ordered"))
+                raise ColumnsInvalid(_wrong(name, types, "a type that can be ordered"))
         if "stream" not in types and options.stream is None:
             raise ColumnsInvalid("there is neither a column stream nor an option stream")
         if "stream" not in types and "bucket" in types:
@@ -86,41 +86,40 @@ class Shape:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What puts rows into one order: by stream, and within it."""
-        target = tuple(
-            name
-            for name, there in (("bucket", self.has_bucket), ("stream", self.has_stream))
-            if there
-        )
+        """The sort keys: by stream, and within it."""
         if not self.order_by:
-            return (*target, "row")
-        # The value last: rows that are still equal then are the same message.
-        return (*target, *(f"order{at}" for at in range(len(self.order_by))), "value")
+            return (*self._target, "row")
+        # The value last: rows that are then still equal are the same message.
+        return (*self._target, *(f"order{at}" for at in range(len(self.order_by))), "value")
+
+    @property
+    def _target(self) -> tuple[str, ...]:
+        both = (("bucket", self.has_bucket), ("stream", self.has_stream))
+        return tuple(name for name, exists in both if exists)
 
     @property
     def comes_in_order(self) -> bool:
-        """Whether rows can be sent as they come, without gathering them."""
+        """Whether rows can be sent as they come, without sorting."""
         return not self.has_stream and not self.order_by
 
     def rows(self, partition: int, batches: Iterable[Any]) -> Iterator[Any]:
         """
-        A partition's record batches in this shape.
+        Convert the record batches of a partition.
 
         Raises:
-            TargetInvalid: A row does not say where to go.
+            TargetInvalid: A row does not name a valid stream.
             ValueInvalid: A row has no value.
         """
         first = 0
         for batch in batches:
-            yield self._shaped(partition, first, batch)
+            yield self._converted(partition, first, batch)
             first += batch.num_rows
 
-    def _shaped(self, partition: int, first: int, batch: Any) -> Any:
+    def _converted(self, partition: int, first: int, batch: Any) -> Any:
         columns = {}
-        for name, there in (("bucket", self.has_bucket), ("stream", self.has_stream)):
-            if there:
-                columns[name] = _large(batch.column(name))
-                _check_target(name, columns[name], partition, first)
+        for name in self._target:
+            columns[name] = _large(batch.column(name))
+            _check_target(name, columns[name], partition, first)
         if self.has_content_type:
             columns["content_type"] = _large(batch.column("content_type"))
         for at, name in enumerate(self.order_by):
@@ -128,8 +127,9 @@ class Shape:
         columns["row"] = pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))
         columns["value"] = _large(batch.column("value")).cast(pa.large_binary())
         if columns["value"].null_count:
-            row = first + _first(columns["value"].is_null())
-            raise ValueInvalid(_name_at(columns, row - first), partition, row, "the value is null")
+            at = _first(columns["value"].is_null())
+            stream = "/".join(columns[name][at].as_py() for name in self._target)
+            raise ValueInvalid(stream, partition, first + at, "the value is null")
         return pa.RecordBatch.from_pydict(columns)
 
 
@@ -153,20 +153,15 @@ def _large(column: Any) -> Any:
 
 def _check_target(name: str, column: Any, partition: int, first: int) -> None:
     if column.null_count:
-        drop = "" if name == "stream" else ", or drop the column: then the option says it"
+        drop = "" if name == "stream" else ", or drop the column and use the option"
         row = first + _first(column.is_null())
         raise TargetInvalid(partition, row, f"the column {name} is null: fill it{drop}")
-    for starts, reason in _NOT_NAMES.items():
-        found = pc.starts_with(column, starts) if starts else pc.equal(column, "")
+    for prefix, reason in _INVALID_PREFIXES.items():
+        found = pc.starts_with(column, prefix) if prefix else pc.equal(column, "")
         if pc.any(found).as_py():
             raise TargetInvalid(partition, first + _first(found), f"the column {name} {reason}")
 
 
 def _first(mask: Any) -> int:
-    """The place of the first true one."""
+    """The index of the first true element."""
     return int(pc.index(mask, pa.scalar(True)).as_py())
-
-
-def _name_at(columns: dict[str, Any], at: int) -> str:
-    names: Sequence[str] = ("bucket", "stream")
-    return "/".join(columns[name][at].as_py() for name in names if name in columns)

@@ -1,13 +1,13 @@
 """
-Whether the rows of a task ended, or only stopped coming.
+Detects whether all rows of a task arrived.
 
-Rule 1: nothing is sent of what may be a part. When something before the sink fails, Spark closes
-the connection of the sink's worker. An Arrow stream may end so: to its reader, rows that were cut
-off look like all of them. The sink would cut its last request too early, or sort and send a part
-as if it were the whole, under numbers that the next attempt has other rows for: those were lost.
+Rule 1: nothing of an incomplete input is sent. If a step before the sink fails, Spark closes the
+connection of the sink's worker. The Arrow stream then ends as if it were complete. The sink would
+send an incomplete last request, or sort and send a part of the rows, under numbers that the next
+attempt uses for other rows: those would be lost.
 
-Spark says that all has come by a word after the rows, which `pyspark.worker` reads when the sink
-has returned. Here it is looked at before, and left where it is.
+Spark marks the end of the rows by one more message, which `pyspark.worker` reads after the sink has
+returned. This module peeks at it before.
 """
 
 import sys
@@ -17,28 +17,27 @@ from typing import Any, Final
 
 from tailrace.spark.sink.errors import InputTruncated
 
-__all__ = ["until_the_end"]
+__all__ = ["complete_input"]
 
-# The daemon imports it; without a daemon it is the program itself.
+# Imported by the daemon; without a daemon it is the main program.
 _WORKER: Final = ("pyspark.worker", "__main__")
 
 
-def until_the_end(batches: Iterable[Any]) -> Iterator[Any]:
+def complete_input(batches: Iterable[Any]) -> Iterator[Any]:
     """
-    A task's record batches.
+    The record batches of a task.
 
     Raises:
-        InputTruncated: There would have been more.
+        InputTruncated: Some are missing.
     """
     yield from batches
-    connection = _connection()
     # Waits for a byte, or for the end of the connection.
-    if not connection.peek(1):
+    if not _connection().peek(1):
         raise InputTruncated
 
 
 def _connection() -> Any:
-    """What `pyspark.worker` reads from: it is an argument of its `main`, below all calls."""
+    """The input of `pyspark.worker`: an argument of its `main`, which is on the call stack."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals.get("__name__") in _WORKER and "infile" in frame.f_locals:

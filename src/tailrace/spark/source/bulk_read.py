@@ -1,8 +1,9 @@
 """
-What a task does: read its spans from a Tailrace server, as record batches.
+A task's reads from a Tailrace server, which returns many ranges as Arrow record batches.
 
-A span whose beginning is gone is read on from where the server still has it, if that is allowed;
-with `bootstrap` the snapshot that covers it comes first. Every stream's rows come in order.
+If the beginning of a range is gone, reading continues from the earliest message that is retained,
+where `failOnDataLoss` allows it; with `bootstrap` the snapshot comes first. The rows of a stream
+come in order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,17 +14,17 @@ import pyarrow as pa
 
 from tailrace.client import Client, NotFound, StreamName
 from tailrace.protocol.offset import parse_offset
+from tailrace.spark.connection import connect, stream_of
 from tailrace.spark.options import ReadOptions
 from tailrace.spark.rows import Range, RangeError, read_rows
-from tailrace.spark.source.catalog import connect, stream_of
 from tailrace.spark.source.errors import MessagesGone, SourceFailed, StreamGone, StreamReplaced
-from tailrace.spark.source.offset_ranges import Span
+from tailrace.spark.source.offset_ranges import OffsetRange
 
-__all__ = ["Builder", "Reading", "read_spans"]
+__all__ = ["RowBuilder", "read_bulk"]
 
 
-class Builder(Protocol):
-    """Makes rows of Spark out of rows of a server."""
+class RowBuilder(Protocol):
+    """Makes rows of the DataFrame from rows of a server."""
 
     wire: list[str]
 
@@ -32,83 +33,80 @@ class Builder(Protocol):
     def row(self, stream: str, **values: object) -> pa.RecordBatch: ...
 
 
-def read_spans(
-    options: ReadOptions, builder: Builder, spans: Sequence[Span]
+def read_bulk(
+    options: ReadOptions, builder: RowBuilder, ranges: Sequence[OffsetRange]
 ) -> Iterator[pa.RecordBatch]:
     """
-    The rows of some spans.
+    The rows of some ranges.
 
     Raises:
-        DataLost: Some of them are gone, and that is not allowed.
+        DataLost: Messages are missing, and `failOnDataLoss` is true.
         SourceFailed: They cannot be read.
     """
     with connect(options) as client:
-        yield from Reading(client, options, builder).batches(spans)
+        yield from _BulkReader(client, options, builder).batches(ranges)
 
 
-class Reading:
-    """One task's work."""
-
-    def __init__(self, client: Client, options: ReadOptions, builder: Builder) -> None:
+class _BulkReader:
+    def __init__(self, client: Client, options: ReadOptions, builder: RowBuilder) -> None:
         self._client = client
         self._options = options
         self._builder = builder
 
-    def batches(self, spans: Sequence[Span]) -> Iterator[pa.RecordBatch]:
-        left = list(spans)
-        while left:
-            again: list[Span] = []
-            streams = pa.array([span.stream for span in left], pa.string())
-            for found in read_rows(self._client, self._ranges(left), self._builder.wire):
-                if not isinstance(found, RangeError):
+    def batches(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
+        while ranges:
+            again: list[OffsetRange] = []
+            streams = pa.array([each.stream for each in ranges], pa.string())
+            wanted = [
+                Range(StreamName(self._options.bucket, each.stream), each.start, each.end)
+                for each in ranges
+            ]
+            for found in read_rows(self._client, wanted, self._builder.wire):
+                if isinstance(found, RangeError):
+                    yield from self._on_error(ranges[found.index], found, again)
+                else:
                     yield self._builder.rows(found, streams)
-                    continue
-                yield from self._on_error(left[found.index], found, again)
-            left = again
-
-    def _ranges(self, spans: Sequence[Span]) -> list[Range]:
-        bucket = self._options.bucket
-        return [Range(StreamName(bucket, span.stream), span.start, span.end) for span in spans]
+            ranges = again
 
     def _on_error(
-        self, span: Span, error: RangeError, again: list[Span]
+        self, failed: OffsetRange, error: RangeError, again: list[OffsetRange]
     ) -> Iterator[pa.RecordBatch]:
         if error.status == 410:
-            yield from self._on_gone(span, error, again)
+            yield from self._on_gone(failed, error, again)
         elif error.status == 404:
             if self._options.fail_on_data_loss:
-                raise StreamGone(span.stream, span.start)
+                raise StreamGone(failed.stream, failed.start)
         elif error.code in ("offset-beyond-tail", "offset-misaligned"):
             if self._options.fail_on_data_loss:
-                raise StreamReplaced(span.stream, span.start)
+                raise StreamReplaced(failed.stream, failed.start)
         else:
-            raise SourceFailed(span.stream, error.detail)
+            raise SourceFailed(failed.stream, error.detail)
 
     def _on_gone(
-        self, span: Span, error: RangeError, again: list[Span]
+        self, failed: OffsetRange, error: RangeError, again: list[OffsetRange]
     ) -> Iterator[pa.RecordBatch]:
-        """410: a snapshot covers the beginning of the span, or all of it."""
+        """410: a snapshot covers the beginning of the range, or all of it."""
         earliest = error.offset
         if self._options.bootstrap:
-            snapshot = self._snapshot(span)
+            snapshot = self._snapshot(failed)
             if snapshot is None:
                 return
-            yield snapshot[1]
-            earliest = snapshot[0]
+            earliest, row = snapshot
+            yield row
         elif self._options.fail_on_data_loss:
-            raise MessagesGone(span.stream, span.start)
-        if earliest is not None and earliest < span.end:
-            again.append(replace(span, start=earliest))
+            raise MessagesGone(failed.stream, failed.start)
+        if earliest is not None and earliest < failed.end:
+            again.append(replace(failed, start=earliest))
 
-    def _snapshot(self, span: Span) -> tuple[str, pa.RecordBatch] | None:
+    def _snapshot(self, failed: OffsetRange) -> tuple[str, pa.RecordBatch] | None:
         try:
-            snapshot = stream_of(self._client, self._options.bucket, span.stream).snapshot()
+            snapshot = stream_of(self._client, self._options.bucket, failed.stream).snapshot()
         except NotFound:
             if self._options.fail_on_data_loss:
-                raise StreamGone(span.stream, span.start) from None
+                raise StreamGone(failed.stream, failed.start) from None
             return None
         row = self._builder.row(
-            span.stream,
+            failed.stream,
             offset=snapshot.offset,
             next_offset=snapshot.offset,
             message=parse_offset(snapshot.offset).message,

@@ -1,17 +1,16 @@
 """
-Reading from any other server of the protocol: answers to plain catch-up reads.
+A task's reads from any other server of the protocol, by ordinary catch-up reads.
 
-Such a server has no bounded reads, and its offsets say nothing but their order. An answer may thus
-go beyond where a span ends. Then the same is read once more from that end: what comes from there
-is, of what came before, the part to leave out. History never changes, so counting is enough; while
-the stream grows, it takes a few answers more (`_beyond`).
+Such a server has no bounded reads, and only the order of its offsets is known. A response may go
+beyond the end of a range. Then the stream is read again from that end, and the number of elements
+found there is removed from the end of the first response. History does not change, so counting
+is enough; if the stream grows meanwhile, it takes a few more requests (`_count_beyond`).
 
-A message of a JSON stream is an element. Of other streams such a server does not tell messages
-apart: a row is what one answer brought.
+A message of a JSON stream is an element. Other streams have no message boundaries on such a
+server: a row is the content of one response.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Final
 
 import msgspec
@@ -19,136 +18,136 @@ import pyarrow as pa
 
 from tailrace.client import Chunk, NotFound, OffsetGone, Stream
 from tailrace.protocol.content_type import is_json
+from tailrace.spark.connection import connect, stream_of
 from tailrace.spark.options import ReadOptions
-from tailrace.spark.source.bulk_read import Builder
-from tailrace.spark.source.catalog import connect, stream_of
+from tailrace.spark.source.bulk_read import RowBuilder
 from tailrace.spark.source.errors import MessagesGone, SourceFailed, StreamGone
-from tailrace.spark.source.offset_ranges import Span
+from tailrace.spark.source.offset_ranges import OffsetRange
 
-__all__ = ["read_plain"]
+__all__ = ["read_catch_up"]
 
 TRIES_MAX: Final = 200
-"""Of reading a stream that grows, before it is given up."""
+"""The number of reads of a growing stream before giving up."""
 
-_split = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_split: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-def read_plain(
-    options: ReadOptions, builder: Builder, spans: Sequence[Span]
+def read_catch_up(
+    options: ReadOptions, builder: RowBuilder, ranges: Sequence[OffsetRange]
 ) -> Iterator[pa.RecordBatch]:
     """
-    The rows of some spans of another server; `message` and `time` are null.
+    The rows of some ranges of another server; `message` and `time` are null.
 
     Raises:
-        DataLost: Some of them are gone, and that is not allowed.
+        DataLost: Messages are missing, and `failOnDataLoss` is true.
         SourceFailed: They cannot be read.
     """
     with connect(options) as client:
-        for span in spans:
+        for each in ranges:
+            stream = stream_of(client, options.bucket, each.stream)
             try:
-                yield from _read(stream_of(client, options.bucket, span.stream), builder, span)
+                yield from _CatchUpReader(stream, each).batches(builder)
             except OffsetGone:
                 if options.fail_on_data_loss:
-                    raise MessagesGone(span.stream, span.start) from None
+                    raise MessagesGone(each.stream, each.start) from None
             except NotFound:
                 if options.fail_on_data_loss:
-                    raise StreamGone(span.stream, span.start) from None
+                    raise StreamGone(each.stream, each.start) from None
 
 
-def _read(stream: Stream, builder: Builder, span: Span) -> Iterator[pa.RecordBatch]:
-    content_type = stream.head().content_type
-    are_json = is_json(content_type)
-    start = span.start
-    for chunk in stream.read(span.start):
-        if not chunk.data and chunk.next_offset == span.end:
+class _CatchUpReader:
+    """Reads one range."""
+
+    def __init__(self, stream: Stream, wanted: OffsetRange) -> None:
+        self._stream = stream
+        self._range = wanted
+        self._content_type = stream.head().content_type
+        self._is_json = is_json(self._content_type)
+
+    def batches(self, builder: RowBuilder) -> Iterator[pa.RecordBatch]:
+        start, end = self._range.start, self._range.end
+        for chunk in self._stream.read(start):
+            if not chunk.data and chunk.next_offset == end:
+                return
+            units = self._units(chunk)
+            is_beyond = chunk.next_offset > end
+            if is_beyond:
+                units = units[: len(units) - self._count_beyond(chunk.next_offset)]
+            yield from self._rows(builder, start, min(chunk.next_offset, end), units)
+            if is_beyond or chunk.next_offset == end:
+                return
+            start = chunk.next_offset
+        raise SourceFailed(self._range.stream, f"it ended before {end}, its former tail")
+
+    def _units(self, chunk: Chunk) -> "Sequence[msgspec.Raw] | bytes":
+        """Units that can be counted: elements, or bytes."""
+        if not self._is_json:
+            return chunk.data
+        try:
+            return _split(chunk.data)
+        except msgspec.DecodeError as error:
+            reason = f"a response is not a JSON array: {error}"
+            raise SourceFailed(self._range.stream, reason) from None
+
+    def _count_beyond(self, until: str) -> int:
+        """
+        The number of elements, or bytes, between the end of the range and a later offset.
+
+        A response extends to the current tail, and the stream may grow between two of them. So the
+        stream is read from both offsets in turn, until two successive reads end at the same
+        offset: the difference of their counts is the number of units between the two.
+        """
+        start, other = self._range.end, until
+        bound, known = until, 0
+        for _ in range(TRIES_MAX):
+            count, reached = self._count(start, bound)
+            if reached == bound:
+                return abs(count - known)
+            # A server may return data that its next responses do not have yet: try again.
+            if reached > bound:
+                bound, known = reached, count
+                start, other = other, start
+        raise SourceFailed(
+            self._range.stream,
+            "it grows faster than this server responds, and cannot be read to an exact end",
+        )
+
+    def _count(self, start: str, bound: str) -> tuple[int, str]:
+        """The number of units from an offset to at least a later one, and the offset reached."""
+        count, reached = 0, start
+        for chunk in self._stream.read(start):
+            count += len(self._units(chunk)) if chunk.data else 0
+            reached = chunk.next_offset
+            if reached >= bound:
+                break
+        return count, reached
+
+    def _rows(
+        self, builder: RowBuilder, start: str, until: str, units: "Sequence[msgspec.Raw] | bytes"
+    ) -> Iterator[pa.RecordBatch]:
+        stream = self._range.stream
+        if isinstance(units, bytes):
+            if units:
+                yield builder.row(
+                    stream,
+                    offset=start,
+                    next_offset=until,
+                    content_type=self._content_type,
+                    value=units,
+                )
             return
-        units = _units(span, chunk, are_json)
-        is_beyond = chunk.next_offset > span.end
-        if is_beyond:
-            units = units[: len(units) - _beyond(stream, span, chunk.next_offset, are_json)]
-        until = min(chunk.next_offset, span.end)
-        yield from _rows(builder, span, start, until, units, content_type, are_json=are_json)
-        if is_beyond or chunk.next_offset == span.end:
-            return
-        start = chunk.next_offset
-    raise SourceFailed(span.stream, f"it ended before {span.end}, where it once reached")
-
-
-def _units(span: Span, chunk: Chunk, are_json: bool) -> "Sequence[bytes | msgspec.Raw] | bytes":
-    """What can be counted: elements, or bytes."""
-    if not are_json:
-        return chunk.data
-    try:
-        return _split(chunk.data)
-    except msgspec.DecodeError as error:
-        raise SourceFailed(span.stream, f"an answer is no JSON array: {error}") from None
-
-
-def _beyond(stream: Stream, span: Span, until: str, are_json: bool) -> int:
-    """
-    How many elements, or bytes, lie between the end of a span and an offset after it.
-
-    Answers go as far as there is something, and the stream may grow between two of them. It is read
-    from both places in turn, until two answers in a row end at the same offset: then what one has
-    more than the other lies between the places.
-    """
-    place, other = span.end, until
-    bound, known = until, 0
-    for _ in range(TRIES_MAX):
-        count, reached = _count(stream, span, place, bound, are_json)
-        if reached == bound:
-            return abs(count - known)
-        # A server may hand out what its next answers do not have yet: ask again.
-        if reached > bound:
-            bound, known = reached, count
-            place, other = other, place
-    raise SourceFailed(
-        span.stream, "it grows faster than this server answers, and cannot be read to an exact end"
-    )
-
-
-def _count(stream: Stream, span: Span, start: str, bound: str, are_json: bool) -> tuple[int, str]:
-    """How many elements, or bytes, come from an offset up to a later one, and how far they go."""
-    count, reached = 0, start
-    for chunk in stream.read(start):
-        count += len(_units(span, chunk, are_json)) if chunk.data else 0
-        reached = chunk.next_offset
-        if reached >= bound:
-            break
-    return count, reached
-
-
-def _rows(
-    builder: Builder,
-    span: Span,
-    start: str,
-    until: str,
-    units: "Sequence[bytes | msgspec.Raw] | bytes",
-    content_type: str,
-    *,
-    are_json: bool,
-) -> Iterator[pa.RecordBatch]:
-    if not are_json:
-        if units:
-            value = bytes(units)  # type: ignore[arg-type]
-            yield builder.row(
-                span.stream, offset=start, next_offset=until, content_type=content_type,
-                value=value,
-            )  # fmt: skip
-        return
-    # A place inside an answer is its offset and a number, as the client resumes from.
-    places = [start if at == 0 else f"{start},{at}" for at in range(len(units) + 1)]
-    values = [bytes(unit) for unit in units]
-    count = len(values)
-    batch = pa.record_batch(
-        {
-            "range": pa.array([0] * count, pa.int32()),
-            "message": pa.nulls(count, pa.int64()),
-            "offset": pa.array(places[:count], pa.string()),
-            "next_offset": pa.array(list(islice(places, 1, None)), pa.string()),
-            "time": pa.nulls(count, pa.timestamp("ms", tz="UTC")),
-            "content_type": pa.repeat(pa.scalar(content_type), count),
-            "value": pa.array(values, pa.binary()),
-        }
-    )
-    yield builder.rows(batch, pa.array([span.stream], pa.string()))
+        # A position inside a response is its offset and a number, as the client resumes from.
+        offsets = [start, *(f"{start},{at}" for at in range(1, len(units) + 1))]
+        count = len(units)
+        batch = pa.record_batch(
+            {
+                "range": pa.array([0] * count, pa.int32()),
+                "message": pa.nulls(count, pa.int64()),
+                "offset": pa.array(offsets[:-1], pa.string()),
+                "next_offset": pa.array(offsets[1:], pa.string()),
+                "time": pa.nulls(count, pa.timestamp("ms", tz="UTC")),
+                "content_type": pa.repeat(pa.scalar(self._content_type), count),
+                "value": pa.array([bytes(unit) for unit in units], pa.binary()),
+            }
+        )
+        yield builder.rows(batch, pa.array([stream], pa.string()))

@@ -1,8 +1,8 @@
 """
-The columns of the source, and how rows of a server become rows of Spark.
+The columns of the source, and the conversion of rows of a server to rows of Spark.
 
-A schema of the user's that is made of these columns alone picks some of them, and only what is
-picked is asked for. Any other schema is that of the JSON in `value`, see `typed`.
+A user schema of these columns alone selects some of them, and only these are requested. Any other
+schema describes the JSON in `value`: see `typed_columns`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from tailrace.spark.source.errors import SourceFailed
 __all__ = [
     "COLUMNS",
     "SNAPSHOT",
-    "Columns",
+    "SourceColumns",
     "check_source_schema",
     "default_schema",
     "is_source_schema",
@@ -45,13 +45,13 @@ COLUMNS: Final[Mapping[str, DataType]] = {
     "content_type": StringType(),
     "value": BinaryType(),
 }
-# What is the same for all rows of a stream need not travel with each.
+# Constant for all rows of a stream, so not requested.
 _LOCAL: Final = ("bucket", "stream", SNAPSHOT)
 _UTC_US: Final = pa.timestamp("us", tz="UTC")
 
 
 def default_schema(options: ReadOptions) -> StructType:
-    """What the source returns if the user gives no schema."""
+    """The schema if the user gives none."""
     types: dict[str, DataType] = dict(COLUMNS)
     if options.value == "text":
         types["value"] = StringType()
@@ -61,16 +61,16 @@ def default_schema(options: ReadOptions) -> StructType:
 
 
 def is_source_schema(schema: StructType) -> bool:
-    """Whether a schema only picks columns of the source."""
+    """Whether a schema only selects columns of the source."""
     return all(field.name in COLUMNS or field.name == SNAPSHOT for field in schema)
 
 
 def check_source_schema(schema: StructType) -> None:
     """
-    Picked columns have the types that they have.
+    Check the types of selected columns.
 
     Raises:
-        OptionInvalid: One has another.
+        OptionInvalid: One differs from the source's.
     """
     for field in schema:
         wanted = BooleanType() if field.name == SNAPSHOT else COLUMNS[field.name]
@@ -80,16 +80,16 @@ def check_source_schema(schema: StructType) -> None:
                 "schema",
                 f"has {field.name} as {field.dataType.simpleString()}; it is "
                 f"{wanted.simpleString()}. To parse JSON with a field of this name, add _stream, "
-                "_offset or another column that is not the source's",
+                "_offset or another column that the source does not have",
             )
 
 
 def wire_columns(names: Sequence[str]) -> list[str]:
-    """What to ask a server for, to be able to make these columns."""
+    """The columns to request from a server."""
     return ["range", *(name for name in names if name not in _LOCAL)]
 
 
-class Columns:
+class SourceColumns:
     """Makes record batches of one schema."""
 
     def __init__(self, schema: StructType, bucket: str | None) -> None:
@@ -99,7 +99,7 @@ class Columns:
         self.wire = wire_columns(self._names)
 
     def rows(self, batch: pa.RecordBatch, streams: pa.Array) -> pa.RecordBatch:
-        """Rows as a server sent them; `streams` has the names of the ranges that were asked for."""
+        """Convert rows of a server; `streams` has the names of the requested ranges."""
         arrays = [self._column(name, batch, streams) for name in self._names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -114,11 +114,11 @@ class Columns:
         if name == "time":
             return array.cast(_UTC_US)
         if name == "value" and pa.types.is_string(self._schema.field(name).type):
-            return as_text(array, streams, batch)
+            return _as_text(array, streams, batch)
         return array
 
     def row(self, stream: str, **values: Any) -> pa.RecordBatch:
-        """One row made here: a snapshot, or a message of a server that has no rows."""
+        """Make one row: of a snapshot, or of a response of another server."""
         values = {"stream": stream, "bucket": self._bucket, SNAPSHOT: False, **values}
         arrays = []
         for field in self._schema:
@@ -129,18 +129,12 @@ class Columns:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def as_text(array: pa.Array, streams: pa.Array, batch: pa.RecordBatch) -> pa.Array:
-    """
-    Values as text.
-
-    Raises:
-        SourceFailed: One is not UTF-8.
-    """
+def _as_text(array: pa.Array, streams: pa.Array, batch: pa.RecordBatch) -> pa.Array:
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
-        for value, place in zip(array, batch.column("range"), strict=True):
-            _decoded(streams[place.as_py()].as_py(), value.as_py())
+        for value, index in zip(array, batch.column("range"), strict=True):
+            _decoded(streams[index.as_py()].as_py(), value.as_py())
         raise
 
 

@@ -1,8 +1,8 @@
 """
 `format("tailrace")`: streams as DataFrames, batch and streaming, and DataFrames as streams.
 
-The driver plans (`planning`, over a `catalog` of streams), tasks read (`reading`, or `plain` from
-other servers of the protocol) and write (`sink`).
+The driver plans (`planning`, from a `catalog` of streams). Tasks read (`bulk_read`, or
+`catch_up_read` from other servers of the protocol) and write (`sink`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,31 +26,32 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from tailrace.spark.connection import connect
 from tailrace.spark.options import (
     OptionInvalid,
     ReadOptions,
     read_options,
     write_options,
 )
-from tailrace.spark.source.bulk_read import Builder, read_spans
-from tailrace.spark.source.catalog import Catalog, connect
-from tailrace.spark.source.catch_up_read import read_plain
+from tailrace.spark.source.bulk_read import RowBuilder, read_bulk
+from tailrace.spark.source.catalog import Catalog
+from tailrace.spark.source.catch_up_read import read_catch_up
 from tailrace.spark.source.columns import (
-    Columns,
+    SourceColumns,
     check_source_schema,
     default_schema,
     is_source_schema,
 )
-from tailrace.spark.source.offset_ranges import Span
-from tailrace.spark.source.planning import Partition, Planner
-from tailrace.spark.source.read_positions import Marks, dump_marks, load_marks
+from tailrace.spark.source.offset_ranges import OffsetRange
+from tailrace.spark.source.planning import Planner, SourcePartition
+from tailrace.spark.source.read_positions import ReadPositions, dump_positions, load_positions
 from tailrace.spark.source.typed_columns import TypedColumns
 
 __all__ = ["TailraceDataSource"]
 
 
 class TailraceDataSource(DataSource):
-    """The source and the sink, by their options."""
+    """The source and the sink of `format("tailrace")`."""
 
     @classmethod
     def name(cls) -> str:
@@ -69,19 +70,19 @@ class TailraceDataSource(DataSource):
         from tailrace.spark.sink.writer import TailraceWriter
 
         if overwrite:
-            raise OptionInvalid("mode", "overwrite is not known: streams only grow, use append")
+            raise OptionInvalid("mode", "must be append: streams are append-only")
         return TailraceWriter(write_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from tailrace.spark.sink.writer import TailraceStreamWriter
 
         if overwrite:
-            raise OptionInvalid("outputMode", "must be append: streams only grow")
+            raise OptionInvalid("outputMode", "must be append: streams are append-only")
         return TailraceStreamWriter(write_options(self.options), schema)
 
 
-class _Reader:
-    """What both readers do in a task."""
+class _SourceReader:
+    """The part of both readers that runs in a task."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -89,59 +90,61 @@ class _Reader:
         if is_source_schema(schema):
             check_source_schema(schema)
 
-    def _builder(self) -> Builder:
-        kind = Columns if is_source_schema(self._schema) else TypedColumns
+    def _builder(self) -> RowBuilder:
+        kind = SourceColumns if is_source_schema(self._schema) else TypedColumns
         return kind(self._schema, self._options.bucket)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, Partition):
-            # Where nothing is planned, Spark runs one task all the same.
+        if not isinstance(partition, SourcePartition):
+            # Spark runs one task even if there is no partition.
             return iter(())
-        read = read_spans if partition.ours else read_plain
-        return read(self._options, self._builder(), partition.spans)
+        read = read_bulk if partition.is_tailrace else read_catch_up
+        return read(self._options, self._builder(), partition.ranges)
 
 
-class _BatchReader(_Reader, DataSourceReader):
-    """`spark.read`: all that there is between two sets of offsets, as of its planning."""
+class _BatchReader(_SourceReader, DataSourceReader):
+    """`spark.read`: all messages between two sets of offsets, as of the planning."""
 
     def partitions(self) -> Sequence[InputPartition]:
         with connect(self._options) as client:
             planner = Planner(Catalog(client, self._options), self._options)
             planner.catalog.refresh()
             planner.check_found()
-            return planner.partitions(planner.spans(planner.starts(), planner.ends()))
+            return planner.partitions(planner.ranges(planner.starts(), planner.ends()))
 
 
-class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream`: micro-batches from mark to mark."""
+class _StreamReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`spark.readStream`: micro-batches."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         if options.ending != "latest" or options.ending_ms is not None:
-            raise OptionInvalid("endingOffsets", "has no meaning for a stream, which has no end")
-        self._made: Planner | None = None
-        # Of the last micro-batch planned: where it ends, and what lay beyond that.
-        self._end: Marks | None = None
-        self._behind: dict[str, Span] = {}
+            raise OptionInvalid("endingOffsets", "has no meaning for a streaming query")
+        self._lazy_planner: Planner | None = None
+        # The end of the last planned micro-batch, and the unread ranges beyond it.
+        self._end: ReadPositions | None = None
+        self._behind: dict[str, OffsetRange] = {}
         self._frozen = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """For tasks, which read and plan nothing: without the driver's connection and marks."""
-        return {**self.__dict__, "_made": None, "_end": None, "_behind": {}}
+        """Tasks do not plan: they need neither the driver's connection nor its positions."""
+        return {**self.__dict__, "_lazy_planner": None, "_end": None, "_behind": {}}
 
     def _planner(self) -> Planner:
-        if self._made is None:
-            self._made = Planner(Catalog(connect(self._options), self._options), self._options)
-        return self._made
+        if self._lazy_planner is None:
+            self._lazy_planner = Planner(
+                Catalog(connect(self._options), self._options), self._options
+            )
+        return self._lazy_planner
 
     def initialOffset(self) -> dict[str, Any]:
         planner = self._planner()
         planner.catalog.refresh()
         planner.check_found()
-        return dump_marks(planner.first_marks())
+        return dump_positions(planner.first_positions())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        # Spark knows one limit at a time; `latestOffset` obeys both.
+        # Spark has one limit at a time; `latestOffset` applies both.
         if self._options.max_messages is not None:
             return ReadMaxRows(self._options.max_messages)
         if self._options.max_bytes is not None:
@@ -154,38 +157,38 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         planner = self._planner()
-        marks = load_marks(start)
+        positions = load_positions(start)
         changed = set[str]() if self._frozen else planner.catalog.refresh()
-        if marks == self._end:
+        if positions == self._end:
             candidates = self._behind.keys() | changed
         else:
-            # The first micro-batch of this run: anything may be behind.
-            candidates = planner.catalog.seen.keys() | marks.keys()
-        spans, kept = planner.behind(marks, candidates)
+            # The first micro-batch of this run: any stream may have unread messages.
+            candidates = planner.catalog.streams.keys() | positions.keys()
+        ranges, kept = planner.unread(positions, candidates)
         limited = not isinstance(limit, ReadAllAvailable)
-        self._end = planner.advance(kept, spans, limited=limited)
-        self._behind = {span.stream: span for span in planner.left(spans, self._end)}
-        return dump_marks(self._end)
+        self._end = planner.advance(kept, ranges, limited=limited)
+        self._behind = {each.stream: each for each in planner.remaining(ranges, self._end)}
+        return dump_positions(self._end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """How far the query is behind the tails: shown as `latestOffset` of its progress."""
-        left = [span for span in self._behind.values() if span.ours]
+        """The backlog of the query, shown as `latestOffset` of its progress."""
+        left = [each for each in self._behind.values() if each.is_tailrace]
         return {
             "streamsBehind": len(self._behind),
-            "messagesBehind": sum(span.messages for span in left),
-            "bytesBehind": sum(span.bytes for span in left),
+            "messagesBehind": sum(each.messages for each in left),
+            "bytesBehind": sum(each.bytes for each in left),
         }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        planner, marks = self._planner(), load_marks(end)
-        spans = planner.between(load_marks(start), marks)
+        planner, positions = self._planner(), load_positions(end)
+        ranges = planner.between(load_positions(start), positions)
         if self._end is None:
-            # A batch of an earlier run, to be read again: nothing was planned yet.
+            # A batch of an earlier run that is read again: this run has not planned yet.
             if not self._frozen:
                 planner.catalog.refresh()
-            planner.check_same(marks, spans)
-        return planner.partitions(spans)
+            planner.check_same(positions, ranges)
+        return planner.partitions(ranges)
 
     def stop(self) -> None:
-        if self._made is not None:
-            self._made.catalog.client.close()
+        if self._lazy_planner is not None:
+            self._lazy_planner.catalog.client.close()

@@ -1,9 +1,9 @@
 """
-Spans of streams: how much of them one batch reads, and which task reads which.
+Ranges of offsets: how much of each stream one batch reads, and which task reads which range.
 
-No input, no output; only what a micro-batch begins with may be left to chance. A replay of it plans
-the same partitions from the same marks, and so the sink's producers of a retried batch carry the
-same messages.
+No input or output. Only the choice of streams for a new micro-batch is random. The partitions of a
+batch are a function of its ranges: a retried batch has the same partitions, so the producers of
+the sink send the same messages.
 """
 
 import random
@@ -14,27 +14,27 @@ from typing import Final
 
 from tailrace.protocol.offset import parse_offset
 
-__all__ = ["Cut", "Span", "admit", "assign", "split_points"]
+__all__ = ["OffsetRange", "PartialRange", "admit", "assign", "split_points"]
 
 UNKNOWN_BYTES: Final = 1 << 20
-"""What a span of another server counts for: its offsets do not say how long it is."""
+"""The assumed size of a range on another server, whose offsets do not count bytes."""
 STREAM_BYTES: Final = 2048
-"""What a span costs beside its messages, in bytes that are read in the same time."""
-SPLIT_SHARE: Final = 1.5
-"""A span is split if it is so much larger than a partition: boundaries cost a request."""
+"""The fixed cost of a range, in bytes that are read in the same time."""
+SPLIT_RATIO: Final = 1.5
+"""A range is split if it is this much larger than a partition: boundaries cost a request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Messages of one stream, from an offset to before another."""
+class OffsetRange:
+    """The messages of one stream from `start` to before `end`."""
 
     stream: str
     start: str
     end: str
-    ours: bool = True
+    is_tailrace: bool = True
     """Whether the offsets are those of a Tailrace server, which count messages and bytes."""
     bootstrap: bool = False
-    """Whether the snapshot is read first, if one stands before it."""
+    """Whether the snapshot is read first, if there is one."""
 
     @property
     def first_message(self) -> int:
@@ -42,11 +42,13 @@ class Span:
 
     @property
     def messages(self) -> int:
-        return _offset(self.end)[0] - _offset(self.start)[0] if self.ours else 1
+        return _offset(self.end)[0] - _offset(self.start)[0] if self.is_tailrace else 1
 
     @property
     def bytes(self) -> int:
-        return _offset(self.end)[1] - _offset(self.start)[1] if self.ours else UNKNOWN_BYTES
+        if not self.is_tailrace:
+            return UNKNOWN_BYTES
+        return _offset(self.end)[1] - _offset(self.start)[1]
 
 
 def _offset(token: str) -> tuple[int, int]:
@@ -54,40 +56,37 @@ def _offset(token: str) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """A span that is to end earlier: after so many messages."""
+class PartialRange:
+    """The first messages of a range."""
 
-    span: Span
+    whole: OffsetRange
     messages: int
 
 
 def admit(
-    spans: Sequence[Span], messages_max: int | None, bytes_max: int | None
-) -> tuple[list[Span], list[Cut]]:
+    ranges: Sequence[OffsetRange], messages_max: int | None, bytes_max: int | None
+) -> tuple[list[OffsetRange], list[PartialRange]]:
     """
-    What fits into one micro-batch: spans that are read whole, and those that are cut.
+    Choose what one micro-batch reads: whole ranges, and parts of ranges.
 
-    Each stream gets a message, and a share of the rest by how far it is behind. Where there is not
-    room for one of each, chance decides, so that none waits for ever. Bytes are made messages
-    by a stream's mean.
+    Each stream gets one message and a share of the rest in proportion to its backlog. If the limit
+    is below one message per stream, streams are chosen at random, so that none starves. Bytes
+    are converted to messages by the mean size of a stream's messages.
     """
-    if messages_max is not None and sum(span.messages for span in spans) > messages_max:
-        shares = _shares([span.messages for span in spans], messages_max)
-    else:
-        shares = [span.messages for span in spans]
+    shares = [each.messages for each in ranges]
+    if messages_max is not None and sum(shares) > messages_max:
+        shares = _shares(shares, messages_max)
     if bytes_max is not None:
-        shares = _within_bytes(spans, shares, bytes_max)
-    whole = [span for span, share in zip(spans, shares, strict=True) if share >= span.messages]
-    cuts = [
-        Cut(span, share)
-        for span, share in zip(spans, shares, strict=True)
-        if 0 < share < span.messages
-    ]
-    return whole, cuts
+        shares = _within_bytes(ranges, shares, bytes_max)
+    pairs = list(zip(ranges, shares, strict=True))
+    return (
+        [each for each, share in pairs if share >= each.messages],
+        [PartialRange(each, share) for each, share in pairs if 0 < share < each.messages],
+    )
 
 
 def _shares(weights: Sequence[int], limit: int) -> list[int]:
-    """Whole numbers that add up to a limit: one for each if possible, the rest in proportion."""
+    """Integers that add up to a limit: one for each if possible, the rest in proportion."""
     count = len(weights)
     if limit <= count:
         chosen = set(random.sample(range(count), limit))
@@ -102,15 +101,15 @@ def _shares(weights: Sequence[int], limit: int) -> list[int]:
     return shares
 
 
-def _within_bytes(spans: Sequence[Span], shares: list[int], bytes_max: int) -> list[int]:
-    means = [span.bytes / max(1, span.messages) for span in spans]
+def _within_bytes(ranges: Sequence[OffsetRange], shares: list[int], bytes_max: int) -> list[int]:
+    means = [each.bytes / max(1, each.messages) for each in ranges]
     if sum(share * mean for share, mean in zip(shares, means, strict=True)) <= bytes_max:
         return shares
     fitted = [0] * len(shares)
     left: float = bytes_max
     wanted = [at for at, share in enumerate(shares) if share]
     for at in random.sample(wanted, len(wanted)):
-        # One message at least, or the query would stand still.
+        # At least one message, or the query would make no progress.
         if means[at] <= left or not any(fitted):
             fitted[at] = 1
             left -= means[at]
@@ -122,49 +121,53 @@ def _within_bytes(spans: Sequence[Span], shares: list[int], bytes_max: int) -> l
     return fitted
 
 
-def _partition_bytes(spans: Sequence[Span], target: int, count_min: int) -> int:
-    total = sum(span.bytes + STREAM_BYTES for span in spans)
+def _partition_bytes(ranges: Sequence[OffsetRange], target: int, count_min: int) -> int:
+    total = sum(each.bytes + STREAM_BYTES for each in ranges)
     count = max(count_min, ceil(total / target), 1)
     return max(1, ceil(total / count))
 
 
-def split_points(spans: Sequence[Span], target: int, count_min: int) -> list[tuple[int, list[int]]]:
-    """For each span that is to be split: its index, and the bytes to split it at, about."""
-    size = _partition_bytes(spans, target, count_min)
-    share = SPLIT_SHARE if len(spans) >= count_min else 1.0
+def split_points(
+    ranges: Sequence[OffsetRange], target: int, count_min: int
+) -> list[tuple[int, list[int]]]:
+    """The index of each range to split, and the approximate bytes to split it at."""
+    size = _partition_bytes(ranges, target, count_min)
+    ratio = SPLIT_RATIO if len(ranges) >= count_min else 1.0
     points = []
-    for index, span in enumerate(spans):
-        if span.ours and span.messages > 1 and span.bytes > share * size:
-            start = _offset(span.start)[1]
-            count = min(ceil((span.bytes + STREAM_BYTES) / size), span.messages)
-            points.append((index, [start + span.bytes * at // count for at in range(1, count)]))
+    for index, each in enumerate(ranges):
+        if each.is_tailrace and each.messages > 1 and each.bytes > ratio * size:
+            start = _offset(each.start)[1]
+            count = min(ceil((each.bytes + STREAM_BYTES) / size), each.messages)
+            points.append((index, [start + each.bytes * at // count for at in range(1, count)]))
     return points
 
 
-def _pieces(span: Span, boundaries: Iterable[str]) -> Iterable[Span]:
-    """A span in pieces; a boundary that falls together with another one makes none."""
-    start = span.start
-    for boundary in (*boundaries, span.end):
+def _split(whole: OffsetRange, boundaries: Iterable[str]) -> Iterable[OffsetRange]:
+    """Split a range; equal boundaries make no empty piece."""
+    start = whole.start
+    for boundary in (*boundaries, whole.end):
         if _offset(boundary) > _offset(start):
-            yield replace(
-                span, start=start, end=boundary, bootstrap=span.bootstrap and start == span.start
-            )
+            bootstrap = whole.bootstrap and start == whole.start
+            yield replace(whole, start=start, end=boundary, bootstrap=bootstrap)
             start = boundary
 
 
 def assign(
-    spans: Sequence[Span], target: int, count_min: int, boundaries: Callable[[int], Sequence[str]]
-) -> list[tuple[Span, ...]]:
+    ranges: Sequence[OffsetRange],
+    target: int,
+    count_min: int,
+    boundaries: Callable[[int], Sequence[str]],
+) -> list[tuple[OffsetRange, ...]]:
     """
-    Partitions: large spans in pieces, small ones together, in order.
+    The ranges of each partition, in order: large ranges are split, small ones grouped.
 
-    `boundaries` has, by the index of a span, the offsets that it is split at.
+    `boundaries` returns, by the index of a range, the offsets to split it at.
     """
-    size: float = _partition_bytes(spans, target, count_min)
+    size: float = _partition_bytes(ranges, target, count_min)
     pieces = [
         piece
-        for index, span in enumerate(spans)
-        for piece in (_pieces(span, boundaries(index)) if span.ours else (span,))
+        for index, whole in enumerate(ranges)
+        for piece in (_split(whole, boundaries(index)) if whole.is_tailrace else (whole,))
     ]
     partitions = _grouped(pieces, size)
     while len(partitions) < min(count_min, len(pieces)):
@@ -173,18 +176,15 @@ def assign(
     return partitions
 
 
-def _grouped(pieces: Sequence[Span], size: float) -> list[tuple[Span, ...]]:
-    partitions: list[tuple[Span, ...]] = []
-    group: list[Span] = []
-    filled = 0
+def _grouped(pieces: Sequence[OffsetRange], size: float) -> list[tuple[OffsetRange, ...]]:
+    groups: list[list[OffsetRange]] = []
+    filled: float = 0
     for piece in pieces:
         cost = piece.bytes + STREAM_BYTES
-        # Half over is as good as half empty.
-        if group and filled + cost / 2 > size:
-            partitions.append(tuple(group))
-            group, filled = [], 0
-        group.append(piece)
+        # A piece joins a group if at least half of it fits.
+        if not groups or filled + cost / 2 > size:
+            groups.append([])
+            filled = 0
+        groups[-1].append(piece)
         filled += cost
-    if group:
-        partitions.append(tuple(group))
-    return partitions
+    return [tuple(group) for group in groups]

@@ -1,30 +1,36 @@
 """
-Where a streaming query stands: one mark a stream, kept by Spark in its checkpoint as JSON.
+How far a streaming query has read each stream. Spark keeps it in the checkpoint, as JSON.
 
-A mark is the offset, and what tells a stream from a later one of the same name:
+A position is an offset, and the creation time that tells a stream from a later one of its name:
 
-    {offset}                     the rest is not known: another server
+    {offset}                     the creation time is not known: another server
     {offset}@{created at, ms}
-    {offset}@{created at, ms}:c  read to the end of a closed stream: it may go, nothing is lost
+    {offset}@{created at, ms}:c  read to the end of a closed stream: its deletion loses no data
 
-Where the time is not known but something else is to be said, it is empty.
+The creation time is empty where it is not known and `:c` follows.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Mark", "Marks", "dump_marks", "load_marks", "parse_mark"]
+__all__ = [
+    "ReadPosition",
+    "ReadPositions",
+    "dump_positions",
+    "load_positions",
+    "parse_position",
+]
 
 _STREAMS: Final = "streams"
 
 
-class Mark(NamedTuple):
+class ReadPosition(NamedTuple):
     """How far one stream was read."""
 
     offset: str
     created_ms: int | None = None
     done: bool = False
-    """It is closed, and was read to its end."""
+    """The stream is closed, and was read to its end."""
 
     def text(self) -> str:
         if self.created_ms is None and not self.done and "@" not in self.offset:
@@ -33,24 +39,23 @@ class Mark(NamedTuple):
         return f"{self.offset}@{created}{':c' if self.done else ''}"
 
 
-Marks = dict[str, str]
-"""By the stream's name, each as its text: most are never looked into."""
+ReadPositions = dict[str, str]
+"""By stream, each as its text: most are never parsed."""
 
 
-def parse_mark(text: str) -> Mark:
-    """The inverse of `Mark.text`."""
+def parse_position(text: str) -> ReadPosition:
+    """The inverse of `ReadPosition.text`."""
     offset, at, rest = text.rpartition("@")
     if not at:
-        return Mark(text)
+        return ReadPosition(text)
     created, colon, _ = rest.partition(":")
-    return Mark(offset, int(created) if created else None, bool(colon))
+    return ReadPosition(offset, int(created) if created else None, bool(colon))
 
 
-def dump_marks(marks: Marks) -> dict[str, Any]:
-    """What Spark writes into the checkpoint."""
-    return {_STREAMS: marks}
+def dump_positions(positions: ReadPositions) -> dict[str, Any]:
+    """The form that Spark writes to the checkpoint."""
+    return {_STREAMS: positions}
 
 
-def load_marks(offset: Mapping[str, Any]) -> Marks:
-    """What Spark read from the checkpoint."""
+def load_positions(offset: Mapping[str, Any]) -> ReadPositions:
     return dict(offset[_STREAMS])

@@ -1,9 +1,9 @@
 """
-Which batches an application brought, so that a checkpoint that went back is seen.
+The batches of each application, to detect a checkpoint that was set back.
 
-Spark repeats the last batch of a checkpoint and no other, and repeats it exactly. A batch that is
-in the table and comes again with another mark belongs to an older checkpoint: skipping it would
-lose what it has more than the first one.
+Spark repeats only the last batch of a checkpoint, and repeats it exactly. A batch that is in the
+table and comes again with another mark belongs to an older checkpoint: skipping it would lose the
+messages that the first one did not have.
 """
 
 from pathlib import Path
@@ -12,14 +12,14 @@ from typing import Any, Final
 from tailrace.spark.tables.errors import BatchDiffers, SourceChanged, SourceTaken
 from tailrace.spark.tables.files import read_json, write_json
 
-__all__ = ["Marks"]
+__all__ = ["BatchLog"]
 
 KEPT: Final = 100
 """As many batches as Spark keeps in a checkpoint."""
 
 
-class Marks:
-    """One file beside the table's own record of what it has."""
+class BatchLog:
+    """A file beside the table's own record of its batches."""
 
     def __init__(self, table: Path, file: Path) -> None:
         self._table = table

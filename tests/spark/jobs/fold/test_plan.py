@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tailrace.client import Listed
 from tailrace.protocol.offset import Offset
-from tailrace.spark.jobs.fold.plan import PlanEntry, Policy, group
+from tailrace.spark.jobs.fold.plan import DuePolicy, PlanEntry, group
 
 NOW_MS = 1_000_000
 
@@ -33,7 +33,7 @@ def listed(messages: int, size: int, covered: int = 0, age_s: int = 0) -> Listed
     )
 
 
-def is_due(policy: Policy, found: Listed) -> bool:
+def is_due(policy: DuePolicy, found: Listed) -> bool:
     assert found.next_offset is not None
     entry = PlanEntry(
         "b", "s", found.content_type, found.snapshot_offset or "-1", found.next_offset, None
@@ -44,29 +44,29 @@ def is_due(policy: Policy, found: Listed) -> bool:
 @pytest.mark.parametrize(
     ("policy", "found", "due"),
     [
-        (Policy(), listed(1, 10), True),
-        (Policy(), listed(0, 0), False),
-        (Policy(), listed(5, 50, covered=5), False),
-        (Policy(), listed(6, 60, covered=5), True),
-        (Policy(min_messages=10), listed(9, 90), False),
-        (Policy(min_messages=10), listed(10, 100), True),
-        (Policy(min_messages=10), listed(19, 190, covered=10), False),
-        (Policy(min_messages=10), listed(20, 200, covered=10), True),
-        (Policy(min_bytes=100), listed(1, 99), False),
-        (Policy(min_bytes=100), listed(1, 100), True),
-        (Policy(min_bytes=100), listed(20, 200, covered=11), False),
-        (Policy(min_age_s=60), listed(1, 10, age_s=59), False),
-        (Policy(min_age_s=60), listed(1, 10, age_s=60), True),
-        (Policy(min_age_s=60), listed(2, 20, covered=1, age_s=59), False),
-        (Policy(min_age_s=60), listed(2, 20, covered=1, age_s=60), True),
-        (Policy(min_age_s=60), listed(2, 20, covered=2, age_s=60), False),
-        (Policy(min_messages=0), listed(0, 0), False),
-        (Policy(min_messages=10, min_age_s=60), listed(1, 10, age_s=60), True),
-        (Policy(min_bytes=100, min_messages=10), listed(10, 50), True),
+        (DuePolicy(), listed(1, 10), True),
+        (DuePolicy(), listed(0, 0), False),
+        (DuePolicy(), listed(5, 50, covered=5), False),
+        (DuePolicy(), listed(6, 60, covered=5), True),
+        (DuePolicy(min_messages=10), listed(9, 90), False),
+        (DuePolicy(min_messages=10), listed(10, 100), True),
+        (DuePolicy(min_messages=10), listed(19, 190, covered=10), False),
+        (DuePolicy(min_messages=10), listed(20, 200, covered=10), True),
+        (DuePolicy(min_bytes=100), listed(1, 99), False),
+        (DuePolicy(min_bytes=100), listed(1, 100), True),
+        (DuePolicy(min_bytes=100), listed(20, 200, covered=11), False),
+        (DuePolicy(min_age_s=60), listed(1, 10, age_s=59), False),
+        (DuePolicy(min_age_s=60), listed(1, 10, age_s=60), True),
+        (DuePolicy(min_age_s=60), listed(2, 20, covered=1, age_s=59), False),
+        (DuePolicy(min_age_s=60), listed(2, 20, covered=1, age_s=60), True),
+        (DuePolicy(min_age_s=60), listed(2, 20, covered=2, age_s=60), False),
+        (DuePolicy(min_messages=0), listed(0, 0), False),
+        (DuePolicy(min_messages=10, min_age_s=60), listed(1, 10, age_s=60), True),
+        (DuePolicy(min_bytes=100, min_messages=10), listed(10, 50), True),
     ],
 )
 def test_a_stream_is_due_if_it_has_news_and_meets_a_policy(
-    policy: Policy, found: Listed, due: bool
+    policy: DuePolicy, found: Listed, due: bool
 ) -> None:
     assert is_due(policy, found) is due
 

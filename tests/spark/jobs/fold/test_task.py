@@ -11,7 +11,7 @@ from tailrace.client import Bucket, Client, Retry
 from tailrace.spark.folds import FoldSpec
 from tailrace.spark.jobs.fold import task as fold_task
 from tailrace.spark.jobs.fold.outcome import SnapshotForeign, SnapshotReplaced, StreamIncomplete
-from tailrace.spark.jobs.fold.plan import PlanEntry, Policy, plan
+from tailrace.spark.jobs.fold.plan import DuePolicy, PlanEntry, plan
 from tailrace.spark.jobs.fold.results import StreamFold
 from tailrace.spark.jobs.fold.task import FoldTask
 from tailrace.spark.rows import RangeError, read_rows
@@ -38,7 +38,7 @@ def refill(bucket: Bucket, name: str) -> None:
 
 
 def due(bucket: Bucket, spec: FoldSpec = LAST) -> list[PlanEntry]:
-    return plan(bucket, BUCKET, spec, Policy(), 0).due
+    return plan(bucket, BUCKET, spec, DuePolicy(), 0).due
 
 
 def run(

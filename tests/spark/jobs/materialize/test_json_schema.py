@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.spark.jobs.materialize.json_rows import JsonRows, reason_against
+from tailrace.spark.jobs.materialize.json_rows import JsonRows, why_not_object
 from tailrace.spark.jobs.materialize.json_schema import (
     EMPTY,
-    OWN_COLUMNS,
+    METADATA_COLUMNS,
     Field,
     ListOf,
     Struct,
@@ -18,7 +18,7 @@ from tailrace.spark.jobs.materialize.json_schema import (
     dump_type,
     infer,
     keep_longs,
-    load_type,
+    load_struct,
     spark_type,
     widen,
 )
@@ -100,7 +100,7 @@ def test_a_schema_only_grows(seen: list[Any]) -> None:
         ]
         assert widened(wider, value) == wider
         schema = wider
-    assert load_type(json.loads(json.dumps(dump_type(schema)))) == schema
+    assert load_struct(json.loads(json.dumps(dump_type(schema)))) == schema
 
 
 @given(st.lists(OBJECTS, max_size=8))
@@ -115,7 +115,7 @@ def test_no_two_columns_are_called_alike(seen: list[Any]) -> None:
             for field in of.fields:
                 check(field.type, ())
 
-    check(widened(EMPTY, *seen), OWN_COLUMNS)
+    check(widened(EMPTY, *seen), METADATA_COLUMNS)
 
 
 def test_a_contradiction_keeps_the_column() -> None:
@@ -176,11 +176,11 @@ def test_names_that_collide_are_numbered() -> None:
     [
         ("application/json", b'{"a":1}', None),
         ("application/json; charset=utf-8", b" {}", None),
-        ("application/json", b"[1]", "no object"),
-        ("application/json", b"null", "no object"),
-        ("application/json", b'"x"', "no object"),
-        ("application/json", b"{", "not JSON that can be read"),
-        ("application/json", b'{"a":"\xff"}', "not JSON that can be read"),
+        ("application/json", b"[1]", "not an object"),
+        ("application/json", b"null", "not an object"),
+        ("application/json", b'"x"', "not an object"),
+        ("application/json", b"{", "not JSON that can be decoded"),
+        ("application/json", b'{"a":"\xff"}', "not JSON that can be decoded"),
         ("text/plain", b"{}", "not of JSON but of text/plain"),
         (None, b"{}", "not of JSON"),
     ],
@@ -188,7 +188,7 @@ def test_names_that_collide_are_numbered() -> None:
 def test_what_is_no_object_is_a_dead_letter(
     content_type: str | None, value: bytes, reason: str | None
 ) -> None:
-    found = reason_against(content_type, value)
+    found = why_not_object(content_type, value)
     assert found is None if reason is None else reason in str(found)
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tailrace.client import Client
-from tailrace.spark.jobs.materialize import MaterializeResult, materialize
+from tailrace.spark.jobs.materialize import materialize
 from tailrace.spark.jobs.materialize.job import SchemaLog
 from tailrace.spark.jobs.materialize.json_schema import Field, Struct
+from tailrace.spark.jobs.stream_to_table import TableJobResult
 from tailrace.spark.tables import BatchDiffers, SchemaInexact, TableShared, open_table
 from tests.support.server import ServerProcess
 
@@ -49,7 +50,7 @@ def test_a_table_follows_its_messages(
     """
     table = tmp_path / "table"
 
-    def run() -> MaterializeResult:
+    def run() -> TableJobResult:
         return materialize(spark, url=server.url, bucket=BUCKET, table=table, format=format)
 
     append({"id": 1, "user": {"name": "x"}, "tags": ["a"]}, {"id": 2, "_stream": "mine"})
@@ -75,7 +76,7 @@ def test_a_table_follows_its_messages(
     assert [row["_message"] for row in rows] == [0, 1, 2, 3]
     dead = rows_of(spark, tmp_path / "table-dead-letters", format)
     found = {(row["stream"], bytes(row["value"]), row["reason"]) for row in dead}
-    no_object = "the message is JSON, but no object"
+    no_object = "the message is JSON, but not an object"
     assert found == {
         ("events", b"[1,2]", no_object),
         ("events", b"3", no_object),

@@ -1,27 +1,29 @@
 """
-`fold`: per stream, messages → state → published back as the stream's snapshot.
+`fold`: reduces the messages of each stream to a state, published as the stream's snapshot.
 
 The server then drops the messages that the snapshot covers, and a new reader gets the state and
-what came after it in one request (X§3). A run continues from the snapshots of the runs before it.
+the later messages in one request (X§3). A run continues from the snapshots of earlier runs.
 
-    plan      on the driver, from one listing of the bucket           `fold_plan`
-    fold      in tasks of about the same bytes, a share of streams    `fold_task`
-    publish   at exactly the tail that the plan saw
+    plan      on the driver, from one listing of the bucket     `plan`
+    fold      in tasks of about the same size                   `task`
+    publish   at exactly the tail in the plan
 
-Live writers go on meanwhile: what they append lies after the snapshot. Runs may overlap, be killed
-anywhere and be repeated: every snapshot that is ever visible is the fold of all before its offset.
+Writers can append meanwhile: their messages come after the snapshot. Runs may overlap, be killed at
+any time and be repeated: every visible snapshot is the fold of all messages before its offset.
 
-What is not told apart: a stream that is deleted and created again within the seconds between its
-reading and its publication, with messages of exactly the same sizes.
+Not detected: a stream that is deleted and created again between its reading and its publication,
+with messages of exactly the same sizes.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
+from tailrace.spark.connection import connect
 from tailrace.spark.folds import FoldSpec
-from tailrace.spark.jobs.fold.plan import Plan, PlanEntry, Policy, group, plan
+from tailrace.spark.jobs.fold.plan import DuePolicy, FoldPlan, PlanEntry, group, plan
 from tailrace.spark.jobs.fold.results import (
     PLANNED,
     RESULT_SQL,
@@ -34,9 +36,8 @@ from tailrace.spark.jobs.fold.results import (
     unfolded,
 )
 from tailrace.spark.jobs.fold.task import FoldTask
-from tailrace.spark.options import Connection
+from tailrace.spark.options import ConnectionOptions
 from tailrace.spark.progress import Watch
-from tailrace.spark.source.catalog import connect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["FoldResult", "StreamFold", "fold"]
 
 GROUPS_PER_CORE: Final = 4
-"""So that a core which is done early takes over from the others; a task costs 40 ms."""
+"""Several, so that cores finish at about the same time; a task costs 40 ms."""
 _RESULTS_PER_BATCH: Final = 500
 
 
@@ -73,24 +74,23 @@ def fold(
 
     Args:
         fold: last-write-wins, state, merge-patch, concat, or `module:function`, which every worker
-            can import.
+            must be able to import.
         key: For last-write-wins, the path of the key: `id`, `a.b` or `/a/b`.
-        prefix, pattern: Only streams whose ids begin so, or match, as `orders-*`.
-        min_bytes, min_messages, min_age_s: Only streams with so much since their last snapshot, or
-            with anything new and a snapshot that is older (or none, and created so long ago). One
-            that is met is enough; without any, anything new is.
-        adopt: Continue from snapshots that another fold made, or something else, if they look like
-            states of this one.
+        prefix, pattern: Only streams whose ids begin with this, or match, as `orders-*`.
+        min_bytes, min_messages, min_age_s: Only streams with at least this much new data, or with
+            new data and a snapshot of at least this age (the stream's age if it has none). One
+            of them is enough; without any, new data is enough.
+        adopt: Continue from snapshots of unknown origin that look like states of this fold.
         dry_run: Plan only.
 
     Raises:
         FoldInvalid: There is no such fold.
         NotFound: There is no such bucket.
-        FoldUnsupported: The server is another one, whose listings do not say enough.
+        FoldUnsupported: It is not a Tailrace server.
     """
     spec = FoldSpec.of(fold, key)
-    policy = Policy(min_bytes, min_messages, min_age_s)
-    connection = Connection(url=url, token=token, headers=headers or {}, timeout_s=timeout_s)
+    policy = DuePolicy(min_bytes, min_messages, min_age_s)
+    connection = ConnectionOptions(url=url, token=token, headers=headers or {}, timeout_s=timeout_s)
     now_ms = int(time.time() * 1000)
     with connect(connection) as client:
         planned = plan(
@@ -99,35 +99,35 @@ def fold(
     if dry_run:
         results = [unfolded(entry, PLANNED) for entry in planned.due]
     else:
-        run = _Run(connection, FoldTask(spec, adopt))
+        run = _FoldRun(connection, FoldTask(spec, adopt))
         results = _run(spark, run, planned.due, watch)
     return _result(planned, results)
 
 
 @dataclass(frozen=True)
-class _Run:
-    """What goes to the tasks."""
+class _FoldRun:
+    """The parameters that Spark sends to tasks."""
 
-    connection: Connection
+    connection: ConnectionOptions
     task: FoldTask
 
-    def folder(
+    def mapper(
         self, count: Callable[[int], object]
     ) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
         def run(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
             with connect(self.connection) as client:
                 for batch in batches:
                     results = self.task.fold_streams(client, entries_of(batch), count)
-                    for some in _chunks(results, _RESULTS_PER_BATCH):
+                    while some := list(islice(results, _RESULTS_PER_BATCH)):
                         yield results_batch(some)
 
         return run
 
 
 def _run(
-    spark: "SparkSession", run: _Run, entries: Sequence[PlanEntry], watch: Watch | None
+    spark: "SparkSession", run: _FoldRun, entries: Sequence[PlanEntry], watch: Watch | None
 ) -> list[StreamFold]:
-    """Fold all of them, a group a task."""
+    """Fold all streams, one group per task."""
     from pyspark.sql import functions as F
 
     if not entries:
@@ -138,33 +138,22 @@ def _run(
     if watch is not None:
         watch.count_by(lambda: int(done.value))
     rows = spark.createDataFrame(entries_table(groups))
-    # Not by hash: two groups in one task would leave another one idle.
+    # By id, not by hash: a hash could put two groups into one task.
     tasks = rows.repartitionById(len(groups), F.col("group"))
-    found = tasks.mapInArrow(run.folder(done.add), RESULT_SQL).collect()
+    found = tasks.mapInArrow(run.mapper(done.add), RESULT_SQL).collect()
     return [StreamFold(*row) for row in found]
 
 
-def _result(planned: Plan, results: Iterable[StreamFold]) -> FoldResult:
-    """All results, in the order of the stream's ids."""
+def _result(planned: FoldPlan, results: Iterable[StreamFold]) -> FoldResult:
+    """All results, in the order of stream ids."""
     skipped = (
         unfolded(
             entry,
             SKIPPED,
             "content-type-unsuited",
-            f"it is of {entry.content_type}, and this fold is for JSON",
+            f"its type is {entry.content_type}, and this fold needs JSON",
         )
         for entry in planned.unsuited
     )
     streams = sorted([*results, *skipped], key=lambda result: result.stream)
     return FoldResult(streams, planned.not_due)
-
-
-def _chunks(items: Iterator[Any], count: int) -> Iterator[list[Any]]:
-    chunk: list[Any] = []
-    for item in items:
-        chunk.append(item)
-        if len(chunk) == count:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk

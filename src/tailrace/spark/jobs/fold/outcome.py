@@ -1,12 +1,12 @@
 """
-What an error means for the stream that it happened to: superseded, gone, or failed.
+The outcome of a stream whose fold failed: superseded, gone, or failed.
 
-    410                                 a later snapshot is there           superseded
-    409 at publishing                   another one at this offset          superseded
+    410                                 there is a later snapshot           superseded
+    409 when publishing                 another snapshot at this offset     superseded
     404                                 the stream was deleted, or expired  gone
-    the offset is past the tail,        the stream was deleted, and created
-    or inside a message                 again under its name                gone
-    all else                                                                failed
+    the offset is past the tail,        the stream was deleted and created
+    or inside a message                 again                               gone
+    any other error                                                         failed
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ from tailrace.spark.folds import MessageRefused, StateRefused
 from tailrace.spark.jobs.fold.results import FAILED, GONE, SUPERSEDED
 from tailrace.spark.rows import RangeError
 
-__all__ = ["FOLD_ERRORS", "SnapshotForeign", "SnapshotReplaced", "StreamIncomplete", "judge"]
+__all__ = ["FOLD_ERRORS", "SnapshotForeign", "SnapshotReplaced", "StreamIncomplete", "outcome_of"]
 
 _OF_ANOTHER_STREAM: Final = ("offset-beyond-tail", "offset-misaligned", "snapshot-beyond-tail")
 _TEXT_CHARS_MAX: Final = 1000
@@ -63,7 +63,7 @@ _CODES: Final[dict[type[Exception], str]] = {
 }
 
 
-def judge(error: Exception | RangeError) -> tuple[str, str, str]:
+def outcome_of(error: Exception | RangeError) -> tuple[str, str, str]:
     """The outcome, a code and a text."""
     if isinstance(error, RangeError):
         return (*_by_status(error.status, error.code), error.detail[:_TEXT_CHARS_MAX])

@@ -1,18 +1,18 @@
 """
-Which streams a fold looks at, from where to where, decided once and on the driver.
+The plan of a fold, made on the driver: which streams, and which range of each.
 
-A listing of the bucket says all that is needed: tails, snapshots, their times. No stream is asked
-for one by one.
+A listing of the bucket contains all that is needed: tails, snapshots and their times. There is no
+request per stream.
 
-Rule 1: a stream is folded up to the tail that the listing had, exactly. What is appended meanwhile
-is after the snapshot, and the next run's.
+Rule 1: a stream is folded exactly up to the tail in the listing. Later messages come after the
+snapshot, and belong to the next run.
 
-Rule 2: a stream is due if it has anything new, and of the policies that are given one at least is
-met; with none given, anything new is enough.
+Rule 2: a stream is due if it has new messages and meets at least one of the given thresholds, or
+no threshold is given.
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
@@ -22,11 +22,11 @@ from tailrace.exceptions import TailraceError
 from tailrace.protocol.offset import START, Offset, parse_offset
 from tailrace.spark.folds import FoldSpec
 
-__all__ = ["FoldUnsupported", "Plan", "PlanEntry", "Policy", "group", "plan"]
+__all__ = ["DuePolicy", "FoldPlan", "FoldUnsupported", "PlanEntry", "group", "plan"]
 
 BEGINNING: Final = "-1"
 _STREAM_BYTES: Final = 4096
-"""What a stream costs beyond its bytes, for groups of equal work: a snapshot to publish."""
+"""The fixed cost of a stream in bytes: it has a snapshot to publish."""
 
 
 class FoldUnsupported(TailraceError):
@@ -40,8 +40,8 @@ class FoldUnsupported(TailraceError):
 
 
 @dataclass(frozen=True)
-class Policy:
-    """When a stream is due; what is None does not count."""
+class DuePolicy:
+    """The thresholds of rule 2; None is ignored."""
 
     min_bytes: int | None = None
     min_messages: int | None = None
@@ -63,7 +63,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """One stream to fold: what its snapshot does not cover, up to its tail."""
+    """One stream to fold: its messages from the snapshot to the tail."""
 
     bucket: str
     stream: str
@@ -72,12 +72,12 @@ class PlanEntry:
     """The snapshot's offset, or the beginning."""
     until: str
     snapshot_bytes: int | None
-    """None: there is no snapshot."""
+    """None if there is no snapshot."""
 
     @property
     def first_message(self) -> int:
         """The number of the first message that is read."""
-        return _place(self.start).message
+        return _parse(self.start).message
 
     @property
     def messages(self) -> int:
@@ -85,21 +85,21 @@ class PlanEntry:
 
     @property
     def bytes(self) -> int:
-        return parse_offset(self.until).byte - _place(self.start).byte
+        return parse_offset(self.until).byte - _parse(self.start).byte
 
     @property
     def bytes_before(self) -> int:
-        """What the server keeps of it up to the tail."""
+        """The bytes that the server stores up to the tail."""
         return self.bytes + (self.snapshot_bytes or 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be folded, and what of the rest is worth a word."""
+class FoldPlan:
+    """The streams to fold."""
 
     due: list[PlanEntry]
     unsuited: list[PlanEntry]
-    """They would be due, but this fold is not for streams of their type."""
+    """Streams that are due, but have a content type that this fold cannot read."""
     not_due: int
 
 
@@ -107,20 +107,21 @@ def plan(
     bucket: Bucket,
     bucket_id: str,
     spec: FoldSpec,
-    policy: Policy,
+    policy: DuePolicy,
     now_ms: int,
     *,
     prefix: str = "",
     pattern: str | None = None,
-) -> Plan:
+) -> FoldPlan:
     """
-    List a bucket and decide.
+    List a bucket and choose the streams that are due.
 
     Raises:
         NotFound: There is no such bucket.
-        FoldUnsupported: The server is another one.
+        FoldUnsupported: It is not a Tailrace server.
     """
-    found = Plan([], [], 0)
+    due: list[PlanEntry] = []
+    unsuited: list[PlanEntry] = []
     not_due = 0
     for listed in bucket.survey(prefix).streams:
         if pattern is not None and not fnmatchcase(listed.stream_id, pattern):
@@ -128,11 +129,9 @@ def plan(
         entry = _entry(bucket_id, listed)
         if not policy.is_due(listed, entry, now_ms):
             not_due += 1
-        elif spec.suits(entry.content_type):
-            found.due.append(entry)
         else:
-            found.unsuited.append(entry)
-    return Plan(found.due, found.unsuited, not_due)
+            (due if spec.suits(entry.content_type) else unsuited).append(entry)
+    return FoldPlan(due, unsuited, not_due)
 
 
 def _entry(bucket_id: str, listed: Listed) -> PlanEntry:
@@ -146,28 +145,21 @@ def _entry(bucket_id: str, listed: Listed) -> PlanEntry:
     )
 
 
-def _place(offset: str) -> Offset:
+def _parse(offset: str) -> Offset:
     return START if offset == BEGINNING else parse_offset(offset)
 
 
 def group(entries: Sequence[PlanEntry], count: int) -> list[list[PlanEntry]]:
     """
-    At most so many groups of about the same work, each in the order of the entries.
+    At most `count` groups of about the same cost, each in the order of the entries.
 
-    A stream is folded in its order, so it is never divided: the largest may be a group of its own.
+    A stream is folded in order, so it is never divided: the largest may be the only one in a group.
     """
+    costs = [entry.bytes_before + _STREAM_BYTES for entry in entries]
     heap = [(0, number) for number in range(min(count, len(entries)))]
     groups: list[list[int]] = [[] for _ in heap]
-    for place in _largest_first(entries):
-        work, number = heap[0]
-        groups[number].append(place)
-        heapq.heapreplace(heap, (work + _work(entries[place]), number))
-    return [[entries[place] for place in sorted(places)] for places in groups]
-
-
-def _largest_first(entries: Sequence[PlanEntry]) -> Iterable[int]:
-    return sorted(range(len(entries)), key=lambda place: -_work(entries[place]))
-
-
-def _work(entry: PlanEntry) -> int:
-    return entry.bytes_before + _STREAM_BYTES
+    for index in sorted(range(len(entries)), key=lambda index: -costs[index]):
+        cost, number = heap[0]
+        groups[number].append(index)
+        heapq.heapreplace(heap, (cost + costs[index], number))
+    return [[entries[index] for index in sorted(indexes)] for indexes in groups]

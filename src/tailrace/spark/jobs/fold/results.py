@@ -1,9 +1,9 @@
-"""What a fold tells of each stream, of all of them, and how both travel through Spark."""
+"""The results of a fold, and the conversion of plan entries and results to Arrow."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tailrace.spark.jobs.fold.plan import PlanEntry
 
@@ -41,20 +41,20 @@ RESULT_SQL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class StreamFold:
-    """What became of one stream; the fields are the columns of `RESULT_SQL`."""
+    """The result of one stream; the fields are the columns of `RESULT_SQL`."""
 
     bucket: str
     stream: str
     outcome: str
-    """folded, superseded, gone, failed, skipped, or, of a dry run, planned."""
+    """folded, superseded, gone, failed or skipped; planned in a dry run."""
     messages: int
-    """That were folded, or would be."""
+    """The number of messages to fold."""
     bytes_before: int
-    """Of the snapshot and of the messages after it, before."""
+    """The size of the old snapshot and of the messages after it."""
     bytes_after: int | None
-    """Of the snapshot that is there now; None if none was published."""
+    """The size of the new snapshot; None if none was published."""
     offset: str | None
-    """Of the snapshot that is there now; of a failure, where the message is that was refused."""
+    """The offset of the new snapshot; after a failure, that of the refused message."""
     code: str | None = None
     error: str | None = None
 
@@ -66,31 +66,21 @@ def unfolded(
     error: str | None = None,
     offset: str | None = None,
 ) -> StreamFold:
-    """The result of a stream that nothing was published for."""
-    return StreamFold(
-        bucket=entry.bucket,
-        stream=entry.stream,
-        outcome=outcome,
-        messages=entry.messages,
-        bytes_before=entry.bytes_before,
-        bytes_after=None,
-        offset=offset,
-        code=code,
-        error=error,
-    )
+    """The result of a stream without a new snapshot."""
+    sizes = entry.messages, entry.bytes_before, None
+    return StreamFold(entry.bucket, entry.stream, outcome, *sizes, offset, code, error)
 
 
 @dataclass(frozen=True, slots=True)
 class FoldResult:
-    """What a fold did."""
+    """The results of a run."""
 
     streams: list[StreamFold]
-    """In the order of the listing; those that were not due are not among them."""
+    """In the order of the listing, without those that were not due."""
     not_due: int
 
     @property
     def ok(self) -> bool:
-        """No stream failed."""
         return not self.failures
 
     @property
@@ -99,12 +89,12 @@ class FoldResult:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """How many streams of each outcome."""
+        """The number of streams of each outcome."""
         return dict(Counter(stream.outcome for stream in self.streams))
 
     @property
     def messages(self) -> int:
-        """Of the streams that were folded, or would be."""
+        """The number of messages that were folded, or would be."""
         return sum(stream.messages for stream in self._done())
 
     @property
@@ -120,34 +110,32 @@ class FoldResult:
 
 
 def entries_table(groups: Sequence[Sequence[PlanEntry]]) -> "pa.Table":
-    """Plan entries as rows, each with the number of its group."""
+    """Plan entries as rows, each with its group number."""
     import pyarrow as pa
 
     rows = [(number, *astuple(entry)) for number, found in enumerate(groups) for entry in found]
     names = ("group", *(field.name for field in fields(PlanEntry)))
     kinds = (pa.int32(), *(pa.string(),) * 5, pa.int64())
-    columns = [[row[place] for row in rows] for place in range(len(names))]
+    columns = zip(*rows, strict=True)
     arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
     return pa.table(arrays, names=list(names))
 
 
 def entries_of(batch: "pa.RecordBatch") -> list[PlanEntry]:
-    """The inverse, of some of the rows."""
+    """The inverse of `entries_table`, for some of the rows."""
     columns = [batch.column(field.name).to_pylist() for field in fields(PlanEntry)]
     return [PlanEntry(*row) for row in zip(*columns, strict=True)]
 
 
 def results_batch(results: Sequence[StreamFold]) -> "pa.RecordBatch":
-    """Results as rows."""
     import pyarrow as pa
 
-    names = [field.name for field in fields(StreamFold)]
-    numbers = ("messages", "bytes_before", "bytes_after")
-    arrays: list[Any] = [
+    columns = [column.split() for column in RESULT_SQL.split(", ")]
+    arrays = [
         pa.array(
             [getattr(result, name) for result in results],
-            pa.int64() if name in numbers else pa.string(),
+            pa.int64() if kind == "long" else pa.string(),
         )
-        for name in names
+        for name, kind in columns
     ]
-    return pa.record_batch(arrays, names=names)
+    return pa.record_batch(arrays, names=[name for name, _ in columns])

@@ -1,9 +1,9 @@
 """
-Snapshots fetched before their stream is read, and published while the next ones are.
+Fetches snapshots before their streams are read, and publishes them while later streams are read.
 
-A server fsyncs each snapshot, and those that arrive together share one fsync; each one that is
-fetched costs two round trips. With a few on their way at a time a task waits for neither once a
-stream. What is in memory for it is bounded by count and by bytes, in both directions.
+A server fsyncs each snapshot, but those that arrive together share one fsync; a fetch costs two
+round trips. With a few requests in flight, a task does not wait for each of them. The snapshots in
+memory are bounded by number and by bytes, in both directions.
 """
 
 from collections import deque
@@ -16,14 +16,14 @@ from tailrace.client import Client, Snapshot, Stream
 from tailrace.spark.jobs.fold.plan import PlanEntry
 from tailrace.spark.jobs.fold.results import StreamFold
 
-__all__ = ["Snapshots", "stream_of"]
+__all__ = ["SnapshotTransfer", "stream_of"]
 
 AT_ONCE: Final = 8
-WAITING_BYTES_MAX: Final = 32 << 20
+PENDING_BYTES_MAX: Final = 32 << 20
 
 
-class Snapshots:
-    """Those of the streams of one task; results come in the order in which they were put."""
+class SnapshotTransfer:
+    """Fetches and publishes the snapshots of one task; results come in the order of `publish`."""
 
     def __init__(self, client: Client, entries: Sequence[PlanEntry]) -> None:
         self._client = client
@@ -31,10 +31,10 @@ class Snapshots:
         self._threads = ThreadPoolExecutor(AT_ONCE, "snapshots")
         self._fetched: dict[int, Future[Snapshot]] = {}
         self._next = 0
-        """The first entry whose snapshot was not asked for yet."""
-        self._waiting: deque[tuple[int, Future[StreamFold]]] = deque()
+        """The first entry whose snapshot was not requested yet."""
+        self._publishing: deque[tuple[int, Future[StreamFold]]] = deque()
 
-    def __enter__(self) -> "Snapshots":
+    def __enter__(self) -> "SnapshotTransfer":
         return self
 
     def __exit__(
@@ -49,10 +49,10 @@ class Snapshots:
 
     def fetch(self, index: int) -> Snapshot | None:
         """
-        The snapshot of a stream, if it had one; streams are asked for in their order.
+        The snapshot of a stream, if the plan has one; called in the order of the entries.
 
         Raises:
-            TailraceError: It is not there, or cannot be fetched.
+            TailraceError: It does not exist, or cannot be fetched.
         """
         self._fetched = {at: found for at, found in self._fetched.items() if at >= index}
         self._next = max(self._next, index)
@@ -67,26 +67,26 @@ class Snapshots:
 
     def _has_room(self) -> bool:
         sizes = [self._entries[at].snapshot_bytes or 0 for at in (*self._fetched, self._next)]
-        return len(sizes) <= AT_ONCE and sum(sizes) <= WAITING_BYTES_MAX
+        return len(sizes) <= AT_ONCE and sum(sizes) <= PENDING_BYTES_MAX
 
     # -- after ---------------------------------------------------------------------------------
 
     def publish(self, publish: Callable[[], StreamFold], size: int) -> Iterator[StreamFold]:
-        """Publish soon; returns what is done by now, and waits where too much is not."""
-        self._waiting.append((size, self._threads.submit(publish)))
-        return self._settle(AT_ONCE, WAITING_BYTES_MAX)
+        """Publish in the background; yields finished results, and waits if too many are not."""
+        self._publishing.append((size, self._threads.submit(publish)))
+        return self._collect(AT_ONCE, PENDING_BYTES_MAX)
 
     def finish(self) -> Iterator[StreamFold]:
-        """All that is left."""
-        return self._settle(0, 0)
+        """The remaining results."""
+        return self._collect(0, 0)
 
-    def _settle(self, count_max: int, bytes_max: int) -> Iterator[StreamFold]:
-        while self._waiting:
-            size = sum(size for size, _ in self._waiting)
-            is_over = len(self._waiting) > count_max or size > bytes_max
-            if not is_over and not self._waiting[0][1].done():
+    def _collect(self, count_max: int, bytes_max: int) -> Iterator[StreamFold]:
+        while self._publishing:
+            size = sum(size for size, _ in self._publishing)
+            is_over = len(self._publishing) > count_max or size > bytes_max
+            if not is_over and not self._publishing[0][1].done():
                 return
-            yield self._waiting.popleft()[1].result()
+            yield self._publishing.popleft()[1].result()
 
 
 def stream_of(client: Client, entry: PlanEntry) -> Stream:

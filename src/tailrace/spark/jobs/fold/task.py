@@ -1,18 +1,17 @@
 """
-What one task of a fold does: read its streams one after the other, fold each, publish.
+One task of a fold: reads its streams one after another, folds each, and publishes its state.
 
-Rule 1: what is published at an offset is the fold of everything before it. It is made of the
-snapshot that the plan saw and of the messages from there to the plan's tail, all of them: they are
-counted. If another snapshot is there meanwhile, nothing is published: that one holds.
+Rule 1: the snapshot published at an offset is the fold of all messages before it. It is made from
+the snapshot in the plan and all messages from there to the planned tail, which are counted. If the
+stream has another snapshot by now, nothing is published.
 
-Rule 2: nothing here has to be done exactly once. The server takes the same snapshot twice, refuses
-an older one (410) and another one at the same offset (409); so a task may be killed anywhere, run
-again, or run beside its like.
+Rule 2: no step needs to be done exactly once. The server accepts the same snapshot twice, and
+refuses an older one (410) and another one at the same offset (409). So a task may be killed at any
+time, repeated, or run twice at once.
 
-Rule 3: one stream's failure does not stop the others; a server that is out of reach does.
+Rule 3: the failure of one stream does not stop the others; an unreachable server does.
 
-In memory there are the state of one stream, a piece of its messages, and a few snapshots that are
-on their way, from the server or to it.
+Memory holds the state of one stream, some of its messages, and a few snapshots in transfer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,23 +31,23 @@ from tailrace.spark.jobs.fold.outcome import (
     SnapshotForeign,
     SnapshotReplaced,
     StreamIncomplete,
-    judge,
+    outcome_of,
 )
 from tailrace.spark.jobs.fold.plan import PlanEntry
 from tailrace.spark.jobs.fold.results import FOLDED, StreamFold, unfolded
-from tailrace.spark.jobs.fold.snapshot_transfer import Snapshots, stream_of
+from tailrace.spark.jobs.fold.snapshot_transfer import SnapshotTransfer, stream_of
 from tailrace.spark.rows import Range, RangeError, read_rows
 
 __all__ = ["FoldTask"]
 
 Count = Callable[[int], object]
-Run = tuple[int, Any]
+Piece = tuple[int, Any]
 """The index of a stream, and some of its messages as an Arrow array."""
 
 
 @dataclass(frozen=True)
 class FoldTask:
-    """How streams are folded; the streams come one task's share at a time."""
+    """The parameters of all tasks of a fold."""
 
     spec: FoldSpec
     adopt: bool = False
@@ -57,20 +56,20 @@ class FoldTask:
         self, client: Client, entries: Sequence[PlanEntry], count: Count = lambda messages: None
     ) -> Iterator[StreamFold]:
         """
-        Fold and publish; one result for each entry, as they are done.
+        Fold and publish streams; yields one result for each.
 
         Args:
-            count: Told how many messages more were read, now and then.
+            count: Called with the number of messages of each record batch.
         """
-        reading = _Reading(client, entries, count)
+        reader = _MessageReader(client, entries, count)
         left = set(range(len(entries)))
-        with Snapshots(client, entries) as snapshots:
-            for index, runs in groupby(reading.runs(), itemgetter(0)):
+        with SnapshotTransfer(client, entries) as snapshots:
+            for index, pieces in groupby(reader.pieces(), itemgetter(0)):
                 entry = entries[index]
                 try:
-                    data = self._state(entry, partial(snapshots.fetch, index), runs)
+                    data = self._state(entry, partial(snapshots.fetch, index), pieces)
                 except StreamIncomplete:
-                    # Why is told later: what cut it off comes after the messages of other streams.
+                    # The reason is reported later, after the messages of other streams.
                     continue
                 except FOLD_ERRORS as error:
                     yield _ended(client, entry, error)
@@ -80,28 +79,23 @@ class FoldTask:
                 left.discard(index)
             yield from snapshots.finish()
         for index in sorted(left):
-            yield _ended(client, entries[index], reading.error(index))
+            yield _ended(client, entries[index], reader.error(index))
 
     def _state(
-        self, entry: PlanEntry, fetch: Callable[[], Snapshot | None], runs: Iterable[Run]
+        self, entry: PlanEntry, fetch: Callable[[], Snapshot | None], pieces: Iterable[Piece]
     ) -> bytes:
-        """
-        The state of a stream after the messages of the plan.
-
-        Raises:
-            FOLD_ERRORS: There is none.
-        """
+        """The state of a stream at the planned tail."""
         fold = self.spec.new(entry.content_type)
-        fold.start(self._begin(entry, fetch()))
+        fold.start(self._initial_state(entry, fetch()))
         messages = 0
-        for _, values in runs:
+        for _, values in pieces:
             messages += _take(fold, values, messages)
         if messages != entry.messages:
             raise StreamIncomplete(entry.messages, messages)
         return fold.finish()
 
-    def _begin(self, entry: PlanEntry, found: Snapshot | None) -> bytes | None:
-        """Rule 1: the state of the snapshot that the plan saw, and which never changes."""
+    def _initial_state(self, entry: PlanEntry, found: Snapshot | None) -> bytes | None:
+        """Rule 1: the state in the planned snapshot."""
         if found is None:
             return None
         if found.offset != entry.start:
@@ -128,8 +122,8 @@ class FoldTask:
         )
 
 
-class _Reading:
-    """The messages of all streams of a share, and why some did not come."""
+class _MessageReader:
+    """Reads the messages of all streams of a task, and keeps the errors."""
 
     def __init__(self, client: Client, entries: Sequence[PlanEntry], count: Count) -> None:
         self._client = client
@@ -138,7 +132,7 @@ class _Reading:
         self._errors: dict[int, Exception] = {}
         self._failure: Exception | None = None
 
-    def runs(self) -> Iterator[Run]:
+    def pieces(self) -> Iterator[Piece]:
         """Messages, stream by stream in the order of the entries."""
         ranges = [Range(_name(entry), entry.start, entry.until) for entry in self._entries]
         try:
@@ -148,20 +142,19 @@ class _Reading:
                     refused = Refused(found.status, name, found.code, found.detail)
                     self._errors[found.index] = refused
                 else:
-                    yield from _cut(found)
+                    yield from _by_stream(found)
                     self._count(found.num_rows)
         except TailraceError as error:
             # Rule 3.
             self._failure = error
 
     def error(self, index: int) -> Exception:
-        """Why a stream did not come whole."""
+        """Why messages of a stream are missing."""
         found = self._errors.get(index, self._failure)
         return found or StreamIncomplete(self._entries[index].messages, 0)
 
 
-def _cut(batch: Any) -> Iterator[Run]:
-    """A record batch by its streams."""
+def _by_stream(batch: Any) -> Iterator[Piece]:
     indexes, values = batch.column("range"), batch.column("value")
     changes = pc.not_equal(indexes.slice(1), indexes.slice(0, max(0, len(indexes) - 1)))
     begins = [0, *(at + 1 for at in pc.indices_nonzero(changes).to_pylist()), len(indexes)]
@@ -171,7 +164,7 @@ def _cut(batch: Any) -> Iterator[Run]:
 
 
 def _take(fold: Fold, values: Any, before: int) -> int:
-    """Fold some messages, before which there were others; returns how many."""
+    """Fold messages after `before` others; returns their number."""
     taken: list[bytes] = values.to_pylist()
     try:
         fold.take(taken)
@@ -181,8 +174,8 @@ def _take(fold: Fold, values: Any, before: int) -> int:
 
 
 def _ended(client: Client, entry: PlanEntry, error: Exception) -> StreamFold:
-    """The result of a stream that was not folded."""
-    outcome, code, text = judge(error)
+    """The result of a stream whose fold failed."""
+    outcome, code, text = outcome_of(error)
     offset = None
     if isinstance(error, MessageRefused):
         offset = _offset(client, entry, error.index)
@@ -190,7 +183,7 @@ def _ended(client: Client, entry: PlanEntry, error: Exception) -> StreamFold:
 
 
 def _offset(client: Client, entry: PlanEntry, index: int) -> str | None:
-    """Where a message is, if that can be told: it does not matter enough to fail for."""
+    """The offset of a message, or None if it cannot be found."""
     place = Place(_name(entry), message=entry.first_message + index)
     with suppress(TailraceError):
         (found,) = client.offsets([place])

@@ -1,161 +1,105 @@
 """
 `materialize`: streams of JSON objects as a typed table.
 
-Columns: `_stream`, `_message`, `_offset`, `_time`, then a column for each field that was ever seen,
-and `_rescued`, the fields that fit no column as JSON text. How fields become columns is decided in
-`widening`, what fits in `json_rows`. What is no JSON object goes to a table of dead letters, with
-the reason.
+Columns: `_stream`, `_message`, `_offset`, `_time`, a column for each field that was ever seen, and
+`_rescued`, the fields that match no column, as JSON text. `json_schema` decides the columns of
+fields, `json_rows` the conversion of values. A message that is not a JSON object goes to a table of
+dead letters, with the reason.
 
-Rule 1: a batch's schema is kept before the first of its rows is: the same batch again, after a
-crash, becomes the same rows.
+Rule 1: the schema of a batch is stored before its rows. If the batch is repeated after a crash, it
+becomes the same rows.
 
     <table>/_tailrace/schema/*.json     every schema that the table had, and the batch that made it
 
-Rule 2: both tables skip a batch that they have. A crash between the two is completed by the same
-batch again.
+Rule 2: both tables skip a batch that they have. After a crash between the two commits, repeating
+the batch completes it.
 """
 
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrace.spark.jobs.archive import COMPACT_EVERY
 from tailrace.spark.jobs.materialize.json_schema import (
     COLUMNS_MAX,
     EMPTY,
     Struct,
     dump_type,
     keep_longs,
-    load_type,
+    load_struct,
     widen,
 )
 from tailrace.spark.jobs.materialize.tasks import (
-    DEAD_COLUMNS,
+    DEAD_LETTER_COLUMNS,
     FOUND_COLUMNS,
+    find_dead_letters,
     find_schema,
     make_rows,
     table_schema,
-    tell_dead,
 )
-from tailrace.spark.jobs.stream_to_table import (
-    Batch,
-    Selection,
-    default_checkpoint,
-    follow,
-    read_stream,
-)
+from tailrace.spark.jobs.stream_to_table import MicroBatch, TableJob, TableJobResult, TableRun
 from tailrace.spark.tables import Committed, Table, TableShared, open_table
-from tailrace.spark.tables.base import SMALL_FILES_MIN
 from tailrace.spark.tables.files import local_path, read_json, write_json
 from tailrace.spark.tables.frames import inexact, struct
 from tailrace.spark.tables.schemas import Path as ColumnPath
-from tailrace.spark.tables.values import nothing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["MaterializeResult", "materialize"]
+__all__ = ["MaterializeJob", "SchemaLog", "materialize"]
 
 
-@dataclass(frozen=True, slots=True)
-class MaterializeResult:
-    """What one run added."""
-
-    batches: int = 0
-    rows: int = 0
-    dead_letters: int = 0
-    files: int = 0
-    bytes: int = 0
-    compacted: int = 0
-    """Small files that were written together."""
-
-
-def materialize(
-    spark: "SparkSession",
-    *,
-    url: str,
-    table: str | Path,
-    bucket: str | None = None,
-    dead_letters: str | Path | None = None,
-    streams: tuple[str, ...] = (),
-    prefix: str = "",
-    pattern: str | None = None,
-    format: str = "parquet",
-    checkpoint: str | Path | None = None,
-    every_s: float | None = None,
-    max_messages: int | None = None,
-    max_bytes: int | None = None,
-    columns_max: int = COLUMNS_MAX,
-    compact_files: int = SMALL_FILES_MIN,
-    fail_on_data_loss: bool = True,
-    token: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    timeout_s: float = 30.0,
-    table_options: Mapping[str, Any] | None = None,
-    rows: "DataFrame | None" = None,
-    stopped: Callable[[], bool] = lambda: False,
-    at: Callable[[str], None] = nothing,
-) -> MaterializeResult:
+@dataclass(frozen=True, kw_only=True)
+class MaterializeJob(TableJob):
     """
-    Add to a table what it does not have yet of the JSON streams of a bucket, or of single ones.
+    The parameters of `materialize`.
 
     Args:
-        table: A local directory.
-        dead_letters: Another one; the table's name with `-dead-letters`, unless given.
-        columns_max: So many columns at most; fields beyond are rescued.
+        dead_letters: The directory of the table of dead letters; by default, the table's name with
+            `-dead-letters`.
+        columns_max: The largest number of columns; further fields go to `_rescued`.
+    """
 
-    The others are those of `archive`.
+    dead_letters: str | Path | None = None
+    columns_max: int = COLUMNS_MAX
+
+
+def materialize(spark: "SparkSession", **parameters: Any) -> TableJobResult:
+    """
+    Add new messages of the JSON streams of a bucket, or of single streams, to a table.
+
+    Args:
+        parameters: The fields of `MaterializeJob`.
 
     Raises:
         BatchDiffers, CheckpointTaken, SourceTaken, SourceChanged: The checkpoint does not belong
             to the table.
         TableError: A table cannot be written.
     """
-    selection = Selection(
-        url=url, bucket=bucket, streams=streams, prefix=prefix, pattern=pattern,
-        fail_on_data_loss=fail_on_data_loss, token=token, headers=headers or {},
-        timeout_s=timeout_s,
-    )  # fmt: skip
-    where = local_path(table)
-    beside = local_path(dead_letters or where.with_name(f"{where.name}-dead-letters"))
-    if beside == where:
-        # Whatever is committed second would be skipped.
-        raise TableShared(str(where))
-    target = open_table(format, where, at=at, **(table_options or {}))
-    run = _Run(
-        target,
-        # In the same format, but Iceberg's catalog is the table's own.
-        open_table(format, beside, at=at),
-        selection.describe(),
-        columns_max,
-        compact_files,
-        every_s is not None,
-    )
-    if rows is None:
-        limits = {"maxMessagesPerTrigger": max_messages, "maxBytesPerTrigger": max_bytes}
-        rows = read_stream(spark, selection, **limits)
-    place = checkpoint or default_checkpoint(where, selection)
-    follow(rows, place, target, run.take, every_s=every_s, stopped=stopped)
-    run.compact(spark)
-    return run.result()
+    job = MaterializeJob(**parameters)
+    path = job.path
+    dead_letters = local_path(job.dead_letters or path.with_name(f"{path.name}-dead-letters"))
+    if dead_letters == path:
+        # The second commit of each batch would be skipped.
+        raise TableShared(str(path))
+    table = open_table(job.format, path, at=job.at, **(job.table_options or {}))
+    # In the same format, but without the table's options: an Iceberg catalog is of one table.
+    return _MaterializeRun(job, table, open_table(job.format, dead_letters, at=job.at)).run(spark)
 
 
 class SchemaLog:
-    """Rule 1: every schema that the table had, and the batch that made it so."""
+    """Rule 1: every schema that the table had, and the batch that made it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def of(self, application: str, batch_id: int) -> tuple[Struct, bool]:
-        """The latest schema, or the one that this batch made: then it is true."""
+        """The schema that this batch made, and true; otherwise the latest, and false."""
         entries = sorted(self._directory.glob("*.json"), reverse=True)
         latest: Struct = EMPTY
         for number, file in enumerate(entries):
             entry = read_json(file) or {}
-            schema = load_type(entry["schema"])
-            assert isinstance(schema, Struct)
+            schema = load_struct(entry["schema"])
             if (entry["application"], entry["batch"]) == (application, batch_id):
                 return schema, True
             latest = latest if number else schema
@@ -167,53 +111,30 @@ class SchemaLog:
         write_json(self._directory / f"{number:06d}.json", entry)
 
 
-class _Run:
-    """Takes batches, and counts."""
-
-    def __init__(
-        self,
-        table: Table,
-        dead: Table,
-        source: str,
-        columns_max: int,
-        compact_files: int,
-        is_endless: bool,
-    ) -> None:
-        self._tables = table, dead
-        self._source = source
-        self._columns_max = columns_max
-        self._compact_files = compact_files
-        self._is_endless = is_endless
+class _MaterializeRun(TableRun):
+    def __init__(self, job: MaterializeJob, table: Table, dead_letters: Table) -> None:
+        super().__init__(job, table, dead_letters)
+        self._columns_max = job.columns_max
         self._log = SchemaLog(table.path / "_tailrace" / "schema")
-        self._done: list[tuple[Committed, Committed]] = []
-        self._compacted = 0
-        # Once there, an integer stays, and with it the column's type.
+        # Columns with stored integers that a double would round stay long.
         self._longs: set[ColumnPath] = set()
 
-    def take(self, frame: "DataFrame", batch: Batch) -> None:
-        for table in self._tables:
-            table.application = batch.application
+    def _commit(self, frame: "DataFrame", batch: MicroBatch) -> tuple[Committed, Committed]:
+        """Rule 2."""
+        table, dead_letters = self._tables
         # It is read three times.
         frame.persist()
         try:
-            self._done.append(self._commit(frame, batch))
+            schema = self._schema(frame, batch)
+            rows = frame.mapInArrow(make_rows(dump_type(schema)), struct(table_schema(schema)))
+            letters = frame.mapInArrow(find_dead_letters, DEAD_LETTER_COLUMNS)
+            dead = self._commit_to(dead_letters, letters, batch)
+            return self._commit_to(table, rows, batch), dead
         finally:
             frame.unpersist()
-        if self._is_endless and batch.batch_id % COMPACT_EVERY == COMPACT_EVERY - 1:
-            self.compact(frame.sparkSession)
 
-    def _commit(self, frame: "DataFrame", batch: Batch) -> tuple[Committed, Committed]:
-        """Rule 2."""
-        table, dead = self._tables
-        schema = self._schema(frame, batch)
-        rows = frame.mapInArrow(make_rows(dump_type(schema)), struct(table_schema(schema)))
-        letters = frame.mapInArrow(tell_dead, DEAD_COLUMNS)
-        dead_done = dead.commit(batch.batch_id, letters, source=self._source, mark=batch.mark)
-        done = table.commit(batch.batch_id, rows, source=self._source, mark=batch.mark)
-        return done, dead_done
-
-    def _schema(self, frame: "DataFrame", batch: Batch) -> Struct:
-        """The schema of a batch: kept, or found and then kept."""
+    def _schema(self, frame: "DataFrame", batch: MicroBatch) -> Struct:
+        """The schema of a batch: the stored one, or a new one that is then stored."""
         schema, is_own = self._log.of(batch.application, batch.batch_id)
         if is_own or self._tables[0].committed(batch.batch_id):
             return schema
@@ -221,8 +142,7 @@ class _Run:
         found = frame.mapInArrow(task, FOUND_COLUMNS).collect()
         wider = schema
         for row in sorted(found, key=lambda row: int(row["partition"])):
-            other = load_type(json.loads(row["schema"]))
-            assert isinstance(other, Struct)
+            other = load_struct(json.loads(row["schema"]))
             wider = widen(wider, other, columns_max=self._columns_max)
         wider = keep_longs(wider, self._longs)
         if wider != schema:
@@ -232,24 +152,7 @@ class _Run:
         return wider
 
     def _exact(self, spark: "SparkSession", wider: Struct) -> Struct:
-        """Rule 2 of `widening`: what is stored is not rounded."""
+        """Rule 2 of `json_schema`: stored values are not rounded."""
         found = inexact(self._tables[0].read(spark), table_schema(wider))
         self._longs.update(found)
         return keep_longs(wider, found)
-
-    def compact(self, spark: "SparkSession") -> None:
-        if self._compact_files:
-            for table in self._tables:
-                done = table.compact(spark, files_min=self._compact_files)
-                self._compacted += done.before
-
-    def result(self) -> MaterializeResult:
-        both = [done for pair in self._done for done in pair]
-        return MaterializeResult(
-            batches=sum(done.new for done, _ in self._done),
-            rows=sum(done.rows for done, _ in self._done),
-            dead_letters=sum(dead.rows for _, dead in self._done),
-            files=sum(done.files for done in both),
-            bytes=sum(done.bytes for done in both),
-            compacted=self._compacted,
-        )

@@ -1,13 +1,13 @@
 """
-JSON messages as rows of a schema; what does not fit is told apart, nothing is bent.
+Converts JSON messages to rows of a schema without any loss.
 
-Rule 1: every field of a message is in its column, or, unchanged, in the rescued text, or null.
+Rule 1: every field of a message is in its column, or unchanged in `_rescued`, or null.
 
-Rule 2: a number fits a double if it comes back as it was; a field that the schema does not know
-fits if it is null. Of an object, only the fields that do not fit are rescued; a list, as a whole.
+Rule 2: a number matches a double if the conversion is exact; a field that is not in the schema
+matches if it is null. Of an object only the mismatching fields are rescued; a list, as a whole.
 
-Most messages fit, and are converted as they are decoded. Only one that does not is decoded again,
-piece by piece, so that what is rescued is the text that was sent.
+Most messages match, and are converted after one decoding. Only others are decoded again, field by
+field, to rescue the text that was sent.
 """
 
 import json
@@ -19,38 +19,38 @@ import msgspec
 
 from tailrace.client.encoding import is_json
 from tailrace.spark.jobs.materialize.json_schema import INT64_MAX, INT64_MIN, ListOf, Struct, Type
-from tailrace.spark.source.type_conversion import Misfit
+from tailrace.spark.source.type_conversion import TypeMismatch
 
-__all__ = ["JsonRows", "Values", "object_of", "reason_against"]
+__all__ = ["JsonRows", "Values", "decode_object", "why_not_object"]
 
 Values = dict[str, Any]
 """By column."""
 
-# Of all messages of a stream it is the same.
+# Cached: all messages of a stream have the same type.
 _is_json: Final = lru_cache(is_json)
 _decode: Final = msgspec.json.Decoder().decode
 _raw_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-# `msgspec` refuses numbers beyond a double as invalid, and nesting beyond its stack.
+# `msgspec` rejects numbers beyond a double, and deep nesting.
 _UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def reason_against(content_type: str | None, value: bytes) -> str | None:
-    """Why a message is no row; None if it is one."""
+def why_not_object(content_type: str | None, value: bytes) -> str | None:
+    """Why a message is not a JSON object; None if it is one."""
     if not _is_json(content_type or ""):
         return f"the stream is not of JSON but of {content_type}"
     try:
-        # What is only skipped over is not looked at otherwise.
+        # The decoder does not check the encoding of values that it skips.
         value.decode()
         _raw_object(value)
     except msgspec.ValidationError:
-        return "the message is JSON, but no object"
+        return "the message is JSON, but not an object"
     except _UNDECODABLE:
-        return "the message is not JSON that can be read"
+        return "the message is not JSON that can be decoded"
     return None
 
 
-def object_of(value: bytes) -> dict[str, Any] | None:
-    """A message that is an object, decoded; None if some of it can only be kept as text."""
+def decode_object(value: bytes) -> dict[str, Any] | None:
+    """A message that is an object, decoded; None if a part of it cannot be decoded."""
     try:
         found = _decode(value)
     except _UNDECODABLE:
@@ -59,27 +59,27 @@ def object_of(value: bytes) -> dict[str, Any] | None:
 
 
 class JsonRows:
-    """Makes rows of one schema."""
+    """Converts messages to rows of one schema."""
 
     def __init__(self, schema: Struct) -> None:
         self._schema = schema
         self._convert = _converter(schema)
 
     def fits(self, value: dict[str, Any]) -> bool:
-        """Whether nothing of a message would be rescued."""
+        """Whether all fields of a message have columns."""
         try:
             self._convert(value)
-        except Misfit:
+        except TypeMismatch:
             return False
         return True
 
     def row(self, value: bytes) -> tuple[Values, str | None]:
-        """The columns of a message, and what fits none of them."""
-        found = object_of(value)
+        """The columns of a message, and the text of the fields that match none."""
+        found = decode_object(value)
         if found is not None:
             try:
                 columns: Values = self._convert(found)
-            except Misfit:
+            except TypeMismatch:
                 pass
             else:
                 return columns, None
@@ -87,7 +87,7 @@ class JsonRows:
 
 
 def _split(raw: bytes, struct: Struct) -> tuple[Values, str | None]:
-    """Rule 2, for an object some of which does not fit."""
+    """Rule 2, for an object with a mismatch."""
     known = {field.name: field for field in struct.fields}
     columns: Values = {}
     rest: dict[str, str] = {}
@@ -108,14 +108,14 @@ def _split(raw: bytes, struct: Struct) -> tuple[Values, str | None]:
 def _part(raw: bytes, of: Type) -> tuple[Any, str | None]:
     try:
         return _converter(of)(_decode(raw)), None
-    except (Misfit, *_UNDECODABLE):
+    except (TypeMismatch, *_UNDECODABLE):
         if isinstance(of, Struct) and raw.startswith(b"{"):
             return _split(raw, of)
         return None, raw.decode()
 
 
 def _converter(of: Type) -> Callable[[Any], Any]:
-    """What turns a decoded value into one of Arrow, or raises `Misfit`."""
+    """A function that converts a decoded value for Arrow, or raises `TypeMismatch`."""
     if isinstance(of, ListOf):
         return _list_converter(_converter(of.element))
     if isinstance(of, Struct):
@@ -127,7 +127,7 @@ def _converter(of: Type) -> Callable[[Any], Any]:
 def _list_converter(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def to_list(value: Any) -> list[Any]:
         if type(value) is not list:
-            raise Misfit
+            raise TypeMismatch
         return [None if item is None else convert(item) for item in value]
 
     return to_list
@@ -138,13 +138,13 @@ def _struct_converter(
 ) -> Callable[[Any], Any]:
     def to_struct(value: Any) -> Values:
         if type(value) is not dict:
-            raise Misfit
+            raise TypeMismatch
         columns = {}
         for name, item in value.items():
             if item is None:
                 continue
             if name not in fields:
-                raise Misfit
+                raise TypeMismatch
             column, convert = fields[name]
             columns[column] = convert(item)
         return columns
@@ -152,16 +152,10 @@ def _struct_converter(
     return to_struct
 
 
-def _to_boolean(value: Any) -> bool:
-    if type(value) is not bool:
-        raise Misfit
-    return value
-
-
 def _to_long(value: Any) -> int:
-    # Not `isinstance`: true is an int to Python.
+    # Not `isinstance`: a bool is an int in Python.
     if type(value) is not int or not INT64_MIN <= value <= INT64_MAX:
-        raise Misfit
+        raise TypeMismatch
     return value
 
 
@@ -169,25 +163,28 @@ def _to_double(value: Any) -> float:
     if type(value) is float:
         return value
     if type(value) is not int:
-        raise Misfit
+        raise TypeMismatch
     try:
         number = float(value)
     except OverflowError:
-        raise Misfit from None
+        raise TypeMismatch from None
     if number != value:
-        raise Misfit
+        raise TypeMismatch
     return number
 
 
-def _to_string(value: Any) -> str:
-    if type(value) is not str:
-        raise Misfit
-    return value
+def _to_exactly(kind: type) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if type(value) is not kind:
+            raise TypeMismatch
+        return value
+
+    return check
 
 
 _SCALARS: Final[dict[str, Callable[[Any], Any]]] = {
-    "boolean": _to_boolean,
+    "boolean": _to_exactly(bool),
     "long": _to_long,
     "double": _to_double,
-    "string": _to_string,
+    "string": _to_exactly(str),
 }

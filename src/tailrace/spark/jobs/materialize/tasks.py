@@ -1,4 +1,4 @@
-"""What tasks of `materialize` do with record batches: find a schema, make rows, tell the rest."""
+"""The tasks of `materialize`: find the schema, make rows, and find dead letters."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -6,25 +6,32 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tailrace.spark.jobs.materialize.json_rows import JsonRows, object_of, reason_against
+from tailrace.spark.jobs.materialize.json_rows import JsonRows, decode_object, why_not_object
 from tailrace.spark.jobs.materialize.json_schema import (
     Struct,
     dump_type,
     infer,
-    load_type,
+    load_struct,
     spark_type,
     widen,
 )
 from tailrace.spark.tables.schemas import SchemaJson
 
-__all__ = ["DEAD_COLUMNS", "FOUND_COLUMNS", "find_schema", "make_rows", "table_schema", "tell_dead"]
+__all__ = [
+    "DEAD_LETTER_COLUMNS",
+    "FOUND_COLUMNS",
+    "find_dead_letters",
+    "find_schema",
+    "make_rows",
+    "table_schema",
+]
 
 FOUND_COLUMNS: Final = "partition int, schema string"
-DEAD_COLUMNS: Final = (
+DEAD_LETTER_COLUMNS: Final = (
     "bucket string, stream string, message long, offset string, time timestamp,"
     " value binary, reason string"
 )
-_PLACES: Final = {
+_METADATA: Final = {
     "_stream": ("stream", "string"),
     "_message": ("message", "long"),
     "_offset": ("offset", "string"),
@@ -36,22 +43,21 @@ Task = Callable[[Iterable[Any]], Iterator[Any]]
 
 
 def table_schema(schema: Struct) -> SchemaJson:
-    """The table's columns: where a message lies, its fields, and what fits none of them."""
-    own = [(name, kind) for name, (_, kind) in _PLACES.items()]
+    """The table's columns: metadata, `_rescued`, and the fields of messages."""
+    metadata = [(name, kind) for name, (_, kind) in _METADATA.items()]
     fields = [
         {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, kind in [*own, (_RESCUED, "string")]
+        for name, kind in [*metadata, (_RESCUED, "string")]
     ]
     return {"type": "struct", "fields": [*fields, *spark_type(schema)["fields"]]}
 
 
-def find_schema(kept: Any, columns_max: int) -> Task:
-    """One row for a partition whose messages do not all fit: the schema that they would."""
+def find_schema(stored: Any, columns_max: int) -> Task:
+    """One row with a wider schema, for a partition whose messages need one."""
 
     def task(batches: Iterable[Any]) -> Iterator[Any]:
-        schema = load_type(kept)
-        assert isinstance(schema, Struct)
-        before, rows = schema, JsonRows(schema)
+        before = schema = load_struct(stored)
+        rows = JsonRows(schema)
         for batch in batches:
             for value in _objects(batch):
                 if rows.fits(value):
@@ -71,23 +77,22 @@ def find_schema(kept: Any, columns_max: int) -> Task:
     return task
 
 
-def make_rows(kept: Any) -> Task:
+def make_rows(stored: Any) -> Task:
     """The messages that are objects, as rows of the table."""
 
     def task(batches: Iterable[Any]) -> Iterator[Any]:
-        schema = load_type(kept)
-        assert isinstance(schema, Struct)
+        schema = load_struct(stored)
         rows, types = JsonRows(schema), _arrow_schema(table_schema(schema))
         for batch in batches:
-            yield _typed(_dead_or_alive(batch, alive=True)[0], rows, types)
+            yield _typed(_split(batch, objects=True)[0], rows, types)
 
     return task
 
 
-def tell_dead(batches: Iterable[Any]) -> Iterator[Any]:
-    """The messages that are none, and why."""
+def find_dead_letters(batches: Iterable[Any]) -> Iterator[Any]:
+    """The messages that are not objects, with the reasons."""
     for batch in batches:
-        dead, reasons = _dead_or_alive(batch, alive=False)
+        dead, reasons = _split(batch, objects=False)
         names = ("bucket", "stream", "message", "offset", "time", "value")
         columns = {name: dead.column(name) for name in names}
         yield pa.RecordBatch.from_pydict({**columns, "reason": pa.array(reasons, pa.string())})
@@ -95,7 +100,7 @@ def tell_dead(batches: Iterable[Any]) -> Iterator[Any]:
 
 def _typed(batch: Any, rows: JsonRows, types: Any) -> Any:
     found = [rows.row(value) for value in batch.column("value").to_pylist()]
-    columns = {name: batch.column(of) for name, (of, _) in _PLACES.items()}
+    columns = {name: batch.column(of) for name, (of, _) in _METADATA.items()}
     columns[_RESCUED] = pa.array([rescued for _, rescued in found], pa.string())
     for field in types:
         if field.name not in columns:
@@ -104,19 +109,19 @@ def _typed(batch: Any, rows: JsonRows, types: Any) -> Any:
     return pa.RecordBatch.from_arrays([columns[name] for name in types.names], names=types.names)
 
 
-def _dead_or_alive(batch: Any, *, alive: bool) -> tuple[Any, list[str | None]]:
-    """The rows that are, or are not, messages of JSON objects; with the reasons."""
+def _split(batch: Any, *, objects: bool) -> tuple[Any, list[str | None]]:
+    """The rows whose messages are, or are not, JSON objects; with the reasons."""
     kinds, values = batch.column("content_type").to_pylist(), batch.column("value").to_pylist()
-    reasons = [reason_against(kind, value) for kind, value in zip(kinds, values, strict=True)]
-    keep = [(reason is None) == alive for reason in reasons]
+    reasons = [why_not_object(kind, value) for kind, value in zip(kinds, values, strict=True)]
+    keep = [(reason is None) == objects for reason in reasons]
     kept = [reason for reason, is_kept in zip(reasons, keep, strict=True) if is_kept]
     return batch.filter(pa.array(keep, pa.bool_())), kept
 
 
 def _objects(batch: Any) -> Iterator[dict[str, Any]]:
-    alive, _ = _dead_or_alive(batch, alive=True)
-    for value in alive.column("value").to_pylist():
-        found = object_of(value)
+    rows, _ = _split(batch, objects=True)
+    for value in rows.column("value").to_pylist():
+        found = decode_object(value)
         if found is not None:
             yield found
 
@@ -132,5 +137,5 @@ def _partition() -> int:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    # Without Spark, there is one partition.
+    # Outside of Spark there is one partition.
     return 0 if context is None else context.partitionId()

@@ -1,18 +1,18 @@
 """
-`mirror`: the streams of one server on another one, each message once, in order, as it was.
+`mirror`: copies the streams of one server to another, each message once, in order, unchanged.
 
-Rule 1: all messages of a stream go through one partition, in the order of their numbers, whatever
-number of tasks read them: rows are distributed by their stream's name over a fixed number of
-partitions. A partition's producer is named after its number, so this number is kept in the
-checkpoint, and a restart with another one is refused: a batch that is sent again would go
-through other producers, and be stored twice.
+Rule 1: all messages of a stream go through one partition, in the order of their numbers, however
+many tasks read them: rows are distributed by stream name over a fixed number of partitions. The
+producer of a partition is named after its number, so the number of partitions is kept in the
+checkpoint, and a restart with another one is refused: a batch that is sent again would go through
+other producers, and be stored twice.
 
-Rule 2: types are kept, and with them what a message is; JSON or not, each row is one message.
+Rule 2: content types are kept, and with them the boundaries of messages: each row is one message.
 
-Mirrored: messages, content types, streams that are empty, closing. Not mirrored: what lies before
-the earliest message that is retained, and the snapshot that covers it; offsets (the target numbers
-its messages itself), commit times, producers, lifetimes (TTL) and deletions: a stream that is
-deleted or expires at the source stays at the target. The target is written to by its mirror alone.
+Mirrored: messages, content types, empty streams, closing. Not mirrored: messages that are no longer
+retained and the snapshot that covers them, offsets (the target numbers its messages itself),
+commit times, producers, lifetimes (TTL) and deletions: a stream that is deleted or expires at the
+source stays at the target. Only the mirror may write to the target.
 """
 
 import json
@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.client import Client, Conflict
 from tailrace.exceptions import ExitCode, TailraceError
-from tailrace.spark.jobs.mirror.lifecycle import Settling
-from tailrace.spark.options import Connection, read_options
-from tailrace.spark.source.catalog import connect, is_tailrace
-from tailrace.spark.source.read_positions import Marks, load_marks
+from tailrace.spark.connection import connect, is_tailrace_server
+from tailrace.spark.jobs.mirror.lifecycle import LifecycleMirror
+from tailrace.spark.jobs.stream_selection import StreamSelection
+from tailrace.spark.jobs.streaming_query import POLL_INTERVAL_S, start_query
+from tailrace.spark.options import ConnectionOptions, data_source_options, read_options
+from tailrace.spark.source.read_positions import ReadPositions, load_positions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,10 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["PARTITIONS", "MirrorChanged", "MirrorResult", "MirrorUnsupported", "mirror"]
 
 PARTITIONS: Final = 8
-_NOTE: Final = "tailrace-mirror"
-_LOOK_EVERY_S: Final = 0.5
-# Of a source or sink.
-Options = dict[str, str]
+_CONFIGURATION: Final = "tailrace-mirror"
 
 
 class MirrorChanged(TailraceError):
@@ -72,19 +71,18 @@ class MirrorResult:
     batches: int
     messages: int
     created: int
-    """Streams that were made at the target because they are empty."""
+    """The number of empty streams that were created at the target."""
     closed: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Setup:
-    """What must not change between two runs."""
+class _Configuration:
+    """Parameters that must not change between runs."""
 
     partitions: int
     bucket: str | None
     target_bucket: str | None
     target_url: str
-    """Another server has none of what was mirrored before."""
 
 
 def mirror(
@@ -111,161 +109,139 @@ def mirror(
     stopped: Callable[[], bool] = lambda: False,
 ) -> MirrorResult:
     """
-    Bring the streams of a bucket, or single ones by their paths, to another server.
+    Copy the streams of a bucket, or single streams by their paths, to another server.
 
     Args:
-        checkpoint: A directory that keeps how far it is; the next run goes on from there.
-        target_bucket: Where they go; a bucket of the same name, unless given. It is made if it is
-            not there.
-        partitions: Over so many producers streams are distributed; 8, or what the checkpoint has.
-        every_s: Go on for ever, with a batch so often; without it, it ends when everything is
-            there that was at its start.
-        max_messages: A batch has at most so many.
-        min_partitions: Read with at least so many tasks.
-        stopped: Asked now and then whether to end, where it goes on for ever.
+        checkpoint: The directory of the checkpoint; the next run continues from it.
+        target_bucket: By default, a bucket of the same name. It is created if it does not exist.
+        partitions: The number of producers that share the streams; by default that of the
+            checkpoint, or 8.
+        every_s: Run a batch this often, and do not end; by default the job ends when it has copied
+            all messages that existed at its start.
+        max_messages: The largest number of messages of a batch.
+        min_partitions: The smallest number of tasks that read.
+        stopped: Returns whether to end; called regularly.
 
     Raises:
-        MirrorChanged: The checkpoint is of a mirror with another setup.
-        MirrorUnsupported: The source is another server, whose messages have no numbers.
+        MirrorChanged: The checkpoint is of a mirror with another configuration.
+        MirrorUnsupported: The source is not a Tailrace server, so its messages have no numbers.
     """
-    source = Connection(url=url, token=token, headers=headers or {}, timeout_s=timeout_s)
-    target = Connection(
+    target_bucket = target_bucket or bucket
+    selection = StreamSelection(
+        url=url, token=token, headers=headers or {}, timeout_s=timeout_s, bucket=bucket,
+        streams=streams, prefix=prefix, pattern=pattern, fail_on_data_loss=fail_on_data_loss,
+    )  # fmt: skip
+    target = ConnectionOptions(
         url=target_url, token=target_token, headers=target_headers or {}, timeout_s=timeout_s
     )
-    target_bucket = target_bucket or bucket
-    chosen = {"bucket": bucket, "prefix": prefix, "pattern": pattern}
-    reading = _options(
-        source, chosen, maxMessagesPerTrigger=max_messages, minPartitions=min_partitions
+    reading = selection.source_options(
+        maxMessagesPerTrigger=max_messages, minPartitions=min_partitions
     )
-    if streams:
-        reading["streams"] = json.dumps(streams)
-    reading["failOnDataLoss"] = str(fail_on_data_loss).lower()
-    writing = _options(target, {"bucket": target_bucket})
-    with connect(source) as there, connect(target) as here:
-        _check_numbered(there, streams)
-        setup = _agree(spark, checkpoint, partitions, bucket, target_bucket, target_url)
-        _make_bucket(here, target_bucket)
-        settling = Settling(there, here, read_options(reading), target_bucket)
-        rows = _rows(spark, reading, setup)
-        query = _start(rows, writing, checkpoint, every_s)
+    writing = data_source_options(
+        target, bucket=target_bucket, createStreams="true", orderBy="message"
+    )
+    with connect(selection) as source_client, connect(target) as target_client:
+        _check_numbered(source_client, streams)
+        configuration = _agree(spark, checkpoint, partitions, bucket, target_bucket, target_url)
+        if target_bucket is not None:
+            with suppress(Conflict):
+                target_client.bucket(target_bucket).create()
+        lifecycle = LifecycleMirror(
+            source_client, target_client, read_options(reading), target_bucket
+        )
+        rows = _rows(spark, reading, configuration)
+        writer = rows.writeStream.format("tailrace").options(**writing)
+        query = start_query(writer, checkpoint, every_s)
         try:
-            return _follow(spark, query, settling, checkpoint, stopped)
+            return _follow(spark, query, lifecycle, checkpoint, stopped)
         finally:
             query.stop()
 
 
-def _options(connection: Connection, chosen: Mapping[str, str | None], **more: Any) -> Options:
-    """Options of the source or the sink; those that are not given are left out."""
-    found = {
-        "url": connection.url,
-        "token": connection.token,
-        "headers": json.dumps(dict(connection.headers)) if connection.headers else None,
-        "timeout": connection.timeout_s,
-        **chosen,
-        **more,
-    }
-    return {name: str(value) for name, value in found.items() if value not in (None, "")}
-
-
 def _check_numbered(source: Client, streams: tuple[str, ...]) -> None:
-    """Rule 1 needs the numbers of messages, which only our server tells."""
+    """Rule 1 needs the numbers of messages, which only a Tailrace server has."""
     for stream in streams:
         if "://" in stream:
-            # It may lie anywhere, and is read as any server's.
+            # It may be on any server, and is read like a stream of another server.
             raise MirrorUnsupported(stream)
-    if not is_tailrace(source):
+    if not is_tailrace_server(source):
         raise MirrorUnsupported(source.url)
 
 
-def _make_bucket(client: Client, bucket: str | None) -> None:
-    if bucket is not None:
-        with suppress(Conflict):
-            client.bucket(bucket).create()
-
-
-def _rows(spark: "SparkSession", reading: Options, setup: _Setup) -> "DataFrame":
-    """Rule 1: one partition a stream. The sink sorts what it gets there."""
+def _rows(
+    spark: "SparkSession", reading: dict[str, str], configuration: _Configuration
+) -> "DataFrame":
+    """Rule 1: one partition per stream. The sink sorts the rows of its partition."""
     from pyspark.sql import functions as F
 
     rows = spark.readStream.format("tailrace").options(**reading).load()
     return rows.select(
-        F.lit(setup.target_bucket).cast("string").alias("bucket"),
+        F.lit(configuration.target_bucket).cast("string").alias("bucket"),
         "stream",
         "content_type",
         "message",
         "value",
-    ).repartition(setup.partitions, "stream")
-
-
-def _start(
-    rows: "DataFrame", writing: Options, checkpoint: str, every_s: float | None
-) -> "StreamingQuery":
-    writer = (
-        rows.writeStream.format("tailrace")
-        .options(**writing, createStreams="true", orderBy="message")
-        .option("checkpointLocation", checkpoint)
-    )
-    if every_s is None:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{max(1, round(every_s * 1000))} milliseconds").start()
+    ).repartition(configuration.partitions, "stream")
 
 
 def _follow(
     spark: "SparkSession",
     query: "StreamingQuery",
-    settling: Settling,
+    lifecycle: LifecycleMirror,
     checkpoint: str,
     stopped: Callable[[], bool],
 ) -> MirrorResult:
-    """Settle after batches, until the query ends."""
-    seen: dict[int, int] = {}
-    settled: str | None = None
-    while not (ended := query.awaitTermination(_LOOK_EVERY_S)) and not stopped():  # type: ignore[arg-type]
-        end = _look(query, seen)
-        if end is not None and end != settled:
-            settling.settle(_marks(end))
-            settled = end
-    _look(query, seen)
+    """Mirror the lifecycle of streams after batches, until the query ends."""
+    counts: dict[int, int] = {}
+    mirrored: str | None = None
+    while not (ended := query.awaitTermination(POLL_INTERVAL_S)) and not stopped():  # type: ignore[arg-type]
+        end = _count_messages(query, counts)
+        if end is not None and end != mirrored:
+            lifecycle.update(_positions(end))
+            mirrored = end
+    _count_messages(query, counts)
     if ended:
-        settling.settle(_committed(spark, checkpoint))
-    batches = [count for count in seen.values() if count]
-    return MirrorResult(len(batches), sum(batches), settling.created, settling.closed)
+        lifecycle.update(_committed(spark, checkpoint))
+    batches = [count for count in counts.values() if count]
+    return MirrorResult(len(batches), sum(batches), lifecycle.created, lifecycle.closed)
 
 
-def _look(query: "StreamingQuery", seen: dict[int, int]) -> str | None:
-    """Count the messages of the batches since the last look; where the last of them ended."""
+def _count_messages(query: "StreamingQuery", counts: dict[int, int]) -> str | None:
+    """Count the messages of the latest batches; returns the end offset of the last one."""
     last = query.lastProgress
     if last is None:
         return None
-    # All of them only where some were missed: each holds the marks of every stream.
-    missed = last["batchId"] > max(seen, default=-1) + 1
+    # All of them only if some were missed: each contains the positions of every stream.
+    missed = last["batchId"] > max(counts, default=-1) + 1
     for progress in query.recentProgress if missed else (last,):
         batch, count = progress["batchId"], progress["numInputRows"]
-        # A query that waits tells of its next batch, which has nothing yet.
-        seen[batch] = max(seen.get(batch, 0), count)
+        # An idle query reports its next batch, with no rows yet.
+        counts[batch] = max(counts.get(batch, 0), count)
     end: str | None = last["sources"][0]["endOffset"]
     return end
 
 
-def _marks(offset: Any) -> Marks:
-    return load_marks(json.loads(offset) if isinstance(offset, str) else offset) if offset else {}
+def _positions(offset: Any) -> ReadPositions:
+    if not offset:
+        return {}
+    return load_positions(json.loads(offset) if isinstance(offset, str) else offset)
 
 
-# -- what the checkpoint keeps -------------------------------------------------------------------
+# -- the checkpoint, which may be on any file system of Spark ------------------------------------
 
 
-def _committed(spark: "SparkSession", checkpoint: str) -> Marks:
-    """Where the last batch ended that was committed, as Spark has noted it."""
+def _committed(spark: "SparkSession", checkpoint: str) -> ReadPositions:
+    """The positions at the end of the last committed batch."""
     commits = _numbers(spark, f"{checkpoint}/commits")
     if not commits:
         return {}
     lines = spark.read.text(f"{checkpoint}/offsets/{max(commits)}", wholetext=True).first()
     assert lines is not None
-    return _marks(lines[0].splitlines()[2])
+    return _positions(lines[0].splitlines()[2])
 
 
 def _numbers(spark: "SparkSession", directory: str) -> list[int]:
-    """The batches of a log; files in the making have names of another form."""
+    """The batches of a log; temporary files have names of another form."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
@@ -283,28 +259,28 @@ def _agree(
     bucket: str | None,
     target_bucket: str | None,
     target_url: str,
-) -> _Setup:
-    """The setup that the checkpoint has, or from now on has."""
-    note = f"{checkpoint}/{_NOTE}"
-    found = _noted(spark, note)
+) -> _Configuration:
+    """The configuration of the checkpoint, which the first run stores."""
+    file = f"{checkpoint}/{_CONFIGURATION}"
+    found = _stored(spark, file)
+    count = partitions or (PARTITIONS if found is None else found.partitions)
+    asked = _Configuration(count, bucket, target_bucket, target_url)
     if found is None:
-        setup = _Setup(partitions or PARTITIONS, bucket, target_bucket, target_url)
-        rows = spark.createDataFrame([(json.dumps(asdict(setup)),)], "value string")
-        rows.coalesce(1).write.mode("overwrite").text(note)
-        return setup
-    asked = _Setup(partitions or found.partitions, bucket, target_bucket, target_url)
+        rows = spark.createDataFrame([(json.dumps(asdict(asked)),)], "value string")
+        rows.coalesce(1).write.mode("overwrite").text(file)
+        return asked
     for name, before in asdict(found).items():
         if before != getattr(asked, name):
             raise MirrorChanged(checkpoint, name, before, getattr(asked, name))
     return found
 
 
-def _noted(spark: "SparkSession", note: str) -> _Setup | None:
+def _stored(spark: "SparkSession", file: str) -> _Configuration | None:
     from pyspark.errors import AnalysisException
 
     try:
-        line = spark.read.text(note).first()
+        line = spark.read.text(file).first()
     except AnalysisException:
         return None
-    # A note that was begun and not finished: no query has begun either.
-    return None if line is None else _Setup(**json.loads(line[0]))
+    # None: the file was not completed, so no query has started.
+    return None if line is None else _Configuration(**json.loads(line[0]))

@@ -1,25 +1,23 @@
 """
-`replay`: a table that `archive` wrote, as streams again: each message once, in order, as it was.
+`replay`: sends a table of `archive` to streams: each message once, in order, unchanged.
 
-Rule 1: what is sent is fixed before any of it is sent. A replay goes in rounds; each begins with a
-note of how far it goes in every stream. A round that was interrupted is sent again whole, with the
-same rows in the same requests, and the server stores what it does not have (§5.2.1). Rows that the
-table gained in the meantime belong to the next round. Without the note, a table that grew would be
-cut into other requests under the same numbers, and the server would drop rows as repeated.
+Rule 1: the rows to send are fixed before any is sent. A replay has rounds; each starts by storing
+its last message of every stream. An interrupted round is sent again as a whole, with the same rows
+in the same requests, and the server stores those it does not have (§5.2.1). Rows that the table
+gained meanwhile belong to the next round. Without stored bounds, a table that grew would be divided
+into other requests under the same numbers, and the server would drop rows as duplicates.
 
-Rule 2: all rows of a stream lie in one of a fixed number of partitions, by a hash of its name: a
-partition's producer is named after its number.
+Rule 2: all rows of a stream are in one of a fixed number of partitions, by a hash of its name: the
+producer of a partition is named after its number.
 
-    <table>/_tailrace/replays/{replay id}/replay.json     what it sends, and where to
-    <table>/_tailrace/replays/{replay id}/{round}/        how far the round goes, a row a stream
+    <table>/_tailrace/replays/{replay id}/replay.json     the parameters of the replay
+    <table>/_tailrace/replays/{replay id}/{round}/        the bounds of the round, a row per stream
     <table>/_tailrace/replays/{replay id}/{round}.done
 
-A run without anything new sends nothing. A stream is made if it is not there, with the content type
-that its rows have, which keeps the boundaries of messages; messages get the numbers and offsets of
-the target.
+A run without new rows sends nothing. Missing streams are created with the content type of their
+rows, which keeps the boundaries of messages; the target numbers the messages itself.
 """
 
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,34 +28,27 @@ from tailrace.spark.jobs.archive import PARTITION_BY
 from tailrace.spark.jobs.replay.plan import (
     PARTITIONS,
     ReplayAmbiguous,
-    ReplayChanged,
     ReplayPlan,
     ReplayUnsupported,
     agree,
     safe_name,
 )
+from tailrace.spark.options import ConnectionOptions, data_source_options
 from tailrace.spark.tables import open_table
 from tailrace.spark.tables.files import alone, local_path, sync_file, write_json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = [
-    "PARTITIONS",
-    "ReplayAmbiguous",
-    "ReplayChanged",
-    "ReplayResult",
-    "ReplayUnsupported",
-    "replay",
-]
+__all__ = ["ReplayResult", "replay"]
 
-# `total` counts from the first round on, `messages` in this one, which begins after `after`.
+# `total` counts the messages of all rounds, `messages` those of this one, which follow `after`.
 _BOUNDS: Final = "bucket string, stream string, last long, total long, after long, messages long"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What one run sent; it may have been stored before."""
+    """What one run sent; some of it may have been stored before."""
 
     messages: int = 0
     streams: int = 0
@@ -81,18 +72,18 @@ def replay(
     table_options: Mapping[str, Any] | None = None,
 ) -> ReplayResult:
     """
-    Send the rows of a table to the streams that they are of.
+    Send the rows of a table to their streams.
 
     Args:
-        replay_id: Names the replay: what was sent under it is never stored again.
-        bucket: Where all streams go; the buckets that the table says, unless given.
-        where: Which rows, as in SQL.
-        partitions: Over so many producers streams are distributed; 8, or as before.
-        ttl_s: Seconds that streams live which are made.
+        replay_id: Rows sent under one id are stored once.
+        bucket: The bucket of all streams; by default, the buckets in the table.
+        where: A condition on the rows, in SQL.
+        partitions: The number of producers that share the streams; by default, as before, or 8.
+        ttl_s: The time to live of streams that are created.
 
     Raises:
         ReplayChanged: The replay id was used with another table, server, bucket or condition.
-        ReplayAmbiguous: A stream of the table is two, or two would become one in the bucket.
+        ReplayAmbiguous: Two streams of the table would become one.
         ReplayUnsupported: Messages of the table have no numbers.
         TableMissing, TableMismatch: There is no such table.
     """
@@ -103,22 +94,19 @@ def replay(
     if source.schema() is None:
         return ReplayResult()
     directory = path / "_tailrace" / "replays" / safe_name(replay_id)
-    sending = {
-        "url": url, "token": token, "timeout": timeout_s, "ttl": ttl_s,
-        "headers": json.dumps(dict(headers)) if headers else None,
-    }  # fmt: skip
-    given = {name: str(value) for name, value in sending.items() if value is not None}
+    target = ConnectionOptions(url=url, token=token, headers=headers or {}, timeout_s=timeout_s)
     asked = ReplayPlan(replay_id, url, bucket, where, partitions or PARTITIONS)
     with alone(directory / "lock"):
         plan = agree(directory, asked, partitions)
         rows = source.read(spark)
         if where is not None:
             rows = rows.where(where)
-        return _Replay(spark, directory, plan, rows, given).run()
+        writing = data_source_options(target, ttl=ttl_s)
+        return _ReplayRun(spark, directory, plan, rows, writing).run()
 
 
-class _Replay:
-    """One run: what an earlier one left, and then what is new."""
+class _ReplayRun:
+    """One run: the interrupted round of an earlier run, then the new rows."""
 
     def __init__(
         self,
@@ -126,13 +114,13 @@ class _Replay:
         directory: Path,
         plan: ReplayPlan,
         rows: "DataFrame",
-        sending: dict[str, str],
+        writing: dict[str, str],
     ) -> None:
         self._spark = spark
         self._directory = directory
         self._plan = plan
         self._rows = rows
-        self._sending = sending
+        self._writing = writing
 
     def run(self) -> ReplayResult:
         done = ReplayResult()
@@ -140,12 +128,12 @@ class _Replay:
         if (self._directory / str(number)).is_dir():
             done = self._send(number, done)
             number += 1
-        if self._bound(number):
+        if self._store_bounds(number):
             done = self._send(number, done)
         return done
 
-    def _bound(self, number: int) -> bool:
-        """Note how far the next round goes; false if there is nothing that was not sent."""
+    def _store_bounds(self, number: int) -> bool:
+        """Store the bounds of the next round; false if there are no new rows."""
         from pyspark.sql import functions as F
 
         streams = self._rows.groupBy("bucket", "stream").agg(
@@ -171,7 +159,7 @@ class _Replay:
             streams.unpersist()
 
     def _sent(self, number: int) -> "DataFrame":
-        """How far all rounds before this one went."""
+        """The bounds of all earlier rounds."""
         from pyspark.sql import functions as F
 
         if number == 0:
@@ -185,16 +173,16 @@ class _Replay:
         )
 
     def _keep(self, number: int, bounds: "DataFrame") -> bool:
-        """Rule 1: all of it, or nothing."""
-        making = self._directory / f".{number}"
-        shutil.rmtree(making, ignore_errors=True)
-        bounds.coalesce(1).write.parquet(str(making))
-        if self._spark.read.schema(_BOUNDS).parquet(str(making)).isEmpty():
-            shutil.rmtree(making)
+        """Store the bounds atomically (rule 1)."""
+        temporary = self._directory / f".{number}"
+        shutil.rmtree(temporary, ignore_errors=True)
+        bounds.coalesce(1).write.parquet(str(temporary))
+        if self._spark.read.schema(_BOUNDS).parquet(str(temporary)).isEmpty():
+            shutil.rmtree(temporary)
             return False
-        for file in making.iterdir():
+        for file in temporary.iterdir():
             sync_file(file)
-        making.rename(self._directory / str(number))
+        temporary.rename(self._directory / str(number))
         sync_file(self._directory)
         return True
 
@@ -214,13 +202,13 @@ class _Replay:
             if with_bucket:
                 self._write(number, rows.where("bucket is not null"))
             if with_bucket < streams:
-                # Of the base surface, which has no buckets.
+                # Streams of the base surface have no buckets.
                 self._write(number, rows.where("bucket is null").drop("bucket"))
         write_json(self._directory / f"{number}.done", {"messages": messages, "streams": streams})
         return ReplayResult(done.messages + messages, done.streams + streams, done.rounds + 1)
 
     def _round(self, bounds: "DataFrame") -> "DataFrame":
-        """Rule 2: the same rows in the same partitions, at every run."""
+        """The rows of a round."""
         rows = self._rows
         is_in = (rows["message"] > bounds["after"]) & (rows["message"] <= bounds["last"])
         chosen = rows.join(bounds, _same_stream(rows, bounds) & is_in)
@@ -232,7 +220,7 @@ class _Replay:
         (
             rows.repartition(self._plan.partitions, *by)
             .write.format("tailrace")
-            .options(**self._sending, sinkId=self._plan.replay_id, batchId=str(number))
+            .options(**self._writing, sinkId=self._plan.replay_id, batchId=str(number))
             .options(orderBy="message", createStreams="true", createBuckets="true")
             .mode("append")
             .save()
@@ -245,7 +233,7 @@ def _same_stream(one: "DataFrame", other: "DataFrame") -> "Column":
 
 
 def _check_numbered(streams: "DataFrame") -> None:
-    """Rows are chosen and put in order by their numbers."""
+    """Rows are selected and ordered by their numbers."""
     without = streams.where("numbered < total").first()
     if without is not None:
         raise ReplayUnsupported(without["stream"])
@@ -253,10 +241,10 @@ def _check_numbered(streams: "DataFrame") -> None:
 
 def _check_single(streams: "DataFrame", rows: "DataFrame") -> None:
     """
-    No stream was deleted and made again.
+    Check that no stream was deleted and created again.
 
-    More messages than numbers: some number came twice. Otherwise, a message that does not follow
-    the one before it, and is older: a clock that was set back breaks no chain of offsets.
+    More messages than numbers: some number occurs twice. Otherwise, a message whose offset does
+    not follow the previous one, and which is older: a clock that was set back leaves no such gap.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -273,7 +261,7 @@ def _check_single(streams: "DataFrame", rows: "DataFrame") -> None:
 
 
 def _check_apart(streams: "DataFrame") -> None:
-    """No two streams of several buckets have the same name in the one that they go to."""
+    """Check that no two buckets have a stream of the same name, if all go to one bucket."""
     from pyspark.sql import functions as F
 
     named = streams.groupBy("stream").agg(F.collect_list(F.struct("bucket")).alias("of"))

@@ -1,4 +1,4 @@
-"""What a replay sends and where to, kept beside the table: no run may do it otherwise."""
+"""The parameters of a replay, stored beside the table: all its runs must use the same."""
 
 import hashlib
 from dataclasses import asdict, dataclass
@@ -72,7 +72,7 @@ class ReplayUnsupported(TailraceError):
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What must not change between two runs."""
+    """Parameters that must not change between runs."""
 
     replay_id: str
     url: str
@@ -82,7 +82,7 @@ class ReplayPlan:
 
 
 def agree(directory: Path, asked: ReplayPlan, partitions: int | None) -> ReplayPlan:
-    """The plan that the replay has, or from now on has."""
+    """The stored plan of the replay, which the first run stores."""
     file = directory / "replay.json"
     found = read_json(file)
     if found is None:
@@ -96,6 +96,6 @@ def agree(directory: Path, asked: ReplayPlan, partitions: int | None) -> ReplayP
 
 
 def safe_name(replay_id: str) -> str:
-    """A name for a directory; not two ids have the same."""
+    """A directory name that is unique to the id."""
     readable = "".join(c if (c.isascii() and c.isalnum()) or c in "-_" else "-" for c in replay_id)
     return f"{readable[:40]}-{hashlib.sha256(replay_id.encode()).hexdigest()[:12]}"
