@@ -158,7 +158,7 @@ def test_called_wrongly(run: Run, args: tuple[str, ...], told: str) -> None:
 
 @pytest.mark.parametrize(
     ("args", "told"),
-    [(("sum",), "is none of last-write-wins"), (("last-write-wins",), "needs the path of the key")],
+    [(("sum",), "is neither last-write-wins"), (("last-write-wins",), "needs the path of the key")],
 )
 def test_no_such_fold(run: Run, bucket: str, args: tuple[str, ...], told: str) -> None:
     done = run("pipeline", "fold", bucket, *args)

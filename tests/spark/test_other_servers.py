@@ -87,6 +87,7 @@ def read(spark: "SparkSession", reference: ReferenceProcess) -> "Callable[..., D
     return load
 
 
+@pytest.mark.slow
 def test_json_with_a_writer_at_work(read: "Callable[..., DataFrame]", other: Client) -> None:
     """What was read at first is where it ends; a given end is met exactly."""
     name = next(names)
@@ -129,6 +130,7 @@ def test_an_exact_end_while_a_stream_grows(other: Client, kind: str) -> None:
             assert b"".join(values) == b"".join(numbered(number) for number in range(50))
 
 
+@pytest.mark.slow
 def test_a_row_s_place_is_where_reading_goes_on(
     read: "Callable[..., DataFrame]", other: Client
 ) -> None:
@@ -139,6 +141,7 @@ def test_a_row_s_place_is_where_reading_goes_on(
     assert values == [3, 4]
 
 
+@pytest.mark.slow
 def test_bytes_with_a_writer_at_work(read: "Callable[..., DataFrame]", other: Client) -> None:
     name = next(names)
     stream = other.stream(name)
@@ -187,6 +190,7 @@ class Copy:
         (self.checkpoint / "commits" / f".{last}.crc").unlink()
 
 
+@pytest.mark.slow
 def test_a_query_from_stream_to_stream_exactly_once(
     spark: "SparkSession", reference: ReferenceProcess, other: Client, tmp_path: Path
 ) -> None:
@@ -210,6 +214,7 @@ def test_a_query_from_stream_to_stream_exactly_once(
     assert values == list(range(len(writer.offsets)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -227,6 +232,7 @@ def test_options_that_need_a_tailrace_server(
         read(stream=name, **options).collect()
 
 
+@pytest.mark.slow
 def test_limits_of_a_query_need_a_tailrace_server(
     spark: "SparkSession", reference: ReferenceProcess, other: Client, tmp_path: Path
 ) -> None:
@@ -237,6 +243,7 @@ def test_limits_of_a_query_need_a_tailrace_server(
         copy.run(maxMessagesPerTrigger="10")
 
 
+@pytest.mark.slow
 def test_buckets_are_not_of_every_server(read: "Callable[..., DataFrame]") -> None:
     with pytest.raises(PySparkException, match="bucket"):
         read(bucket="none").collect()

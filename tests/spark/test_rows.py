@@ -214,6 +214,7 @@ def test_errors_of_ranges_are_values(shared: Client, monkeypatch: pytest.MonkeyP
     assert pickle.loads(pickle.dumps(ranges)) == ranges
 
 
+@pytest.mark.slow
 def test_more_ranges_than_a_request_may_have(shared: Client) -> None:
     written = write(shared, JSON, [[b"1", b"2", b"3"]], bare=False)
     ranges = [written.range(number % 3, 3) for number in range(25_000)]
@@ -284,6 +285,7 @@ def test_whatever_is_cut_off_is_asked_for_again(
     assert calls > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [1, 3])
 def test_a_killed_server_loses_and_repeats_nothing(
     server: ServerProcess, client: Client, moment: int

@@ -29,6 +29,8 @@ DEFAULTS: Final = {
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # The default of 15 s is too short on a busy machine.
+    "spark.python.authenticate.socketTimeout": "120s",
     # Works without a network and without a name service.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -16,6 +16,8 @@ from tests.support.server import REPO_ROOT, ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["bucket"]  # A fixture.
 
 KILLED = """

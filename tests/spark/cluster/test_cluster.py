@@ -17,6 +17,8 @@ from tests.spark.faults.pipeline import TARGET, Pipeline, Source, stored, total
 from tests.support.server import ServerProcess
 from tests.support.streams import wait_until
 
+pytestmark = pytest.mark.slow
+
 COUNT = 2000
 
 

@@ -16,6 +16,8 @@ from tests.cli.terminal import Terminal
 from tests.support.server import ServerProcess
 from tests.support.together import wait_until
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S = 200.0
 SPARK = ("--master", "local[2]", "--conf", "spark.driver.memory=512m")
 # A JVM starts in 10 seconds, and in several times that where others are at work.

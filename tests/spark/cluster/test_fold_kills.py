@@ -20,6 +20,8 @@ from tests.spark.jobs.fold_load import LIVING, Load
 from tests.support.chance import seeded
 from tests.support.server import REPO_ROOT, ServerProcess
 
+pytestmark = pytest.mark.slow
+
 # A JVM that starts beside everything else takes its time.
 HANG_S = 150.0
 KILLS = int(os.environ.get("TAILRACE_TEST_KILLS", "8"))

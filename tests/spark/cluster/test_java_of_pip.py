@@ -9,6 +9,8 @@ import pytest
 
 from tailrace.spark.java import find_java
 
+pytestmark = pytest.mark.slow
+
 _PROGRAM = """
 from tailrace.spark.session import new_session
 

@@ -11,6 +11,8 @@ from tailrace.client import Client
 from tests.spark.cluster.launching import BIN, Launched
 from tests.support.server import REPO_ROOT, ServerProcess
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = REPO_ROOT / "examples" / "pipelines"
 
 

@@ -13,6 +13,8 @@ from tests.spark.faults.pipeline import Pipeline, Source, stored
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 
 def last_batch(checkpoint: str) -> int:
     return max(int(path.name) for path in Path(checkpoint, "commits").glob("[0-9]*"))

@@ -14,6 +14,8 @@ from tests.support.chance import seeded
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 KILLS = 2
 
 

@@ -15,6 +15,8 @@ from tests.support.streams import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 3
 
 

@@ -19,6 +19,8 @@ from tests.support.streams import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 Batches = Iterator[Any]
 KILLS = 4
 BATCH = 2000

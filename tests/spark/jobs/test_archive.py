@@ -19,6 +19,8 @@ from tests.support.server import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 BUCKET = "2026"  # A name that readers of directories take for a number.
 
 

@@ -81,6 +81,7 @@ def run(spark: SparkSession, source: Client, target: Client, at: Path, **more: i
     )
 
 
+@pytest.mark.slow
 def test_all_of_it_and_then_what_is_new(
     spark: SparkSession, client: Client, mirrored: Client, tmp_path: Path
 ) -> None:
@@ -108,6 +109,7 @@ def test_all_of_it_and_then_what_is_new(
     assert content(mirrored) == content(client)
 
 
+@pytest.mark.slow
 def test_a_batch_whose_commit_was_lost_is_stored_once(
     spark: SparkSession, client: Client, mirrored: Client, tmp_path: Path
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_batch_whose_commit_was_lost_is_stored_once(
     assert content(mirrored) == content(client)
 
 
+@pytest.mark.slow
 def test_a_restart_with_other_partitions_is_refused(
     spark: SparkSession, client: Client, mirrored: Client, tmp_path: Path
 ) -> None:
@@ -134,6 +137,7 @@ def test_a_restart_with_other_partitions_is_refused(
     assert run(spark, client, mirrored, at).messages == 0
 
 
+@pytest.mark.slow
 def test_it_follows_what_is_written_and_closed(
     spark: SparkSession, client: Client, mirrored: Client, tmp_path: Path
 ) -> None:

@@ -17,6 +17,8 @@ from tests.support.server import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.slow
+
 NOBODY = "http://127.0.0.1:1"
 Archived = Callable[..., Path]
 Row = tuple[str | None, str, int | None, int | None]

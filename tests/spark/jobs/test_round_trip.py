@@ -18,6 +18,8 @@ from tests.support.server import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 BUCKET = "trip"
 TYPES = ("application/json", "text/plain; charset=utf-8", "application/octet-stream", "image/png")
 

@@ -30,10 +30,12 @@ from tailrace.spark.sink.errors import (
     ValueInvalid,
     ValueTooLarge,
 )
+from tests.support.garbage import garbage_collection_disabled
 
 SHAPE = SinkColumns(
     has_bucket=False, has_stream=True, has_content_type=False, order_by=("o",), stable=False
 )
+
 UNORDERED = replace(SHAPE, order_by=())
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.binary(min_size=1, max_size=40)), max_size=60)
 
@@ -206,7 +208,7 @@ NOT_ONE_VALUE = {
 
 @pytest.mark.parametrize("values", NOT_ONE_VALUE.values(), ids=NOT_ONE_VALUE.keys())
 def test_what_is_not_one_json_value_is_refused_with_its_row(values: list[bytes]) -> None:
-    with pytest.raises(ValueInvalid) as caught:
+    with garbage_collection_disabled(), pytest.raises(ValueInvalid) as caught:
         encode_body(chunk_of([b"1", *values, b"2"]), 3)
     error = caught.value
     assert (error.stream, error.partition, error.row) == ("buck/s", 3, 11)

@@ -16,6 +16,8 @@ from tests.support.server import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.slow
+
 CREATE = {"createStreams": "true", "createBuckets": "true"}
 
 

@@ -305,6 +305,7 @@ def test_a_server_that_is_killed_and_comes_back_has_each_row_once(
 # -- where rows go ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_thousands_of_streams_by_column(client: Client, name: str) -> None:
     rng = random.Random(3)
     rows = [

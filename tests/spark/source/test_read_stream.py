@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+pytestmark = pytest.mark.slow
+
 
 class Table:
     """What a query wrote, batch by batch; a batch that comes again replaces itself."""

@@ -9,6 +9,8 @@ import pytest
 from tailrace.spark.tables import FORMATS
 from tests.support.server import REPO_ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("action", ["commit", "compact", "retype"])

@@ -17,15 +17,15 @@ def elements(array: bytes) -> list[bytes]:
     The elements of an array.
 
     Raises:
-        StateRefused: It is none.
+        StateRefused: It is not a JSON array.
     """
     try:
         # Copies: a `Raw` would keep the whole array in memory.
         return [bytes(element) for element in _decode(array)]
     except (msgspec.DecodeError, RecursionError) as error:
-        raise StateRefused(f"the snapshot is no JSON array: {error}") from None
+        raise StateRefused(f"the snapshot is not a JSON array: {error}") from None
 
 
 def array_of(values: Sequence[bytes]) -> bytes:
-    """An array of values that are JSON already."""
+    """An array of encoded values."""
     return b"[" + b",".join(values) + b"]"

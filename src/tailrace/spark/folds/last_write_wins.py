@@ -1,11 +1,12 @@
 """
-Last write wins: the state is the last message of each key, in the order of those messages.
+Last write wins: the state is the last message of each key, in the order of these messages.
 
-As a snapshot it is a JSON array of the messages as they were sent; taking them again as messages
-gives the same state, which is how a fold continues from it.
+The snapshot is a JSON array of the messages, unchanged. Applying them again gives the same state,
+so a fold continues from it.
 """
 
 from collections.abc import Hashable, Sequence
+from operator import itemgetter
 
 import msgspec
 
@@ -34,13 +35,13 @@ class LastWriteWins:
 
     def take(self, values: Sequence[bytes]) -> None:
         keys = self._keys(values)
-        # Of each key the last place in this piece. Most keys come often: what follows is short.
-        places = dict(zip(keys, range(len(values)), strict=True))
+        # The last index of each key. Most keys repeat, so the loop is short.
+        indexes = dict(zip(keys, range(len(values)), strict=True))
         last = self._last
-        for key, place in sorted(places.items(), key=_place):
-            # Taken out first: a dictionary keeps the place of what it knows.
+        for key, index in sorted(indexes.items(), key=itemgetter(1)):
+            # Removed first: a dictionary keeps the position of an existing key.
             last.pop(key, None)
-            last[key] = values[place]
+            last[key] = values[index]
 
     def finish(self) -> bytes:
         return array_of(list(self._last.values()))
@@ -56,7 +57,3 @@ class LastWriteWins:
             return self._reader.one(value)
         except KeyMissing as missing:
             raise MessageRefused(index, str(missing)) from None
-
-
-def _place(item: tuple[Hashable, int]) -> int:
-    return item[1]

@@ -1,14 +1,13 @@
 """
-JSON merge patch (RFC 7396): each message is a patch, the state is the document after all of them.
+JSON merge patch (RFC 7396): each message is a patch, the state is the patched document.
 
-    a patch that is no object     is the document from now on
-    a member that is null         goes
-    a member that is an object    is merged into what is there, if that is an object, else into {}
-    any other member              replaces what is there, in its place
+    a patch that is not an object   replaces the document
+    a member that is null           is removed
+    a member that is an object      is merged into the existing object, or into {}
+    any other member                replaces the existing one, at the same position
 
-Objects are written without white space, their members in the order in which they came; what is no
-object keeps its bytes, arrays and what they hold included. Before the first patch the document is
-`null`.
+Objects are encoded without white space, with members in the order of arrival; other values,
+including arrays and their content, keep their bytes. The initial document is `null`.
 """
 
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ _encode_name: Final = msgspec.json.Encoder().encode
 
 
 class MergePatch:
-    """The document that patches add up to."""
+    """The patched document."""
 
     def __init__(self) -> None:
         self._document: _Document = b"null"
@@ -41,14 +40,14 @@ class MergePatch:
             _check(snapshot)
             self._document = _open(snapshot.strip())
         except (msgspec.DecodeError, RecursionError) as error:
-            raise StateRefused(f"the snapshot is no JSON document: {error}") from None
+            raise StateRefused(f"the snapshot is not a JSON document: {error}") from None
 
     def take(self, values: Sequence[bytes]) -> None:
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             try:
                 self._document = _merge(self._document, value)
             except (msgspec.DecodeError, RecursionError) as error:
-                raise MessageRefused(place, f"it cannot be merged: {error}") from None
+                raise MessageRefused(index, f"it cannot be merged: {error}") from None
 
     def finish(self) -> bytes:
         parts: list[bytes] = []
@@ -60,17 +59,17 @@ class MergePatch:
 
 
 def _open(value: bytes) -> _Document:
-    """An object by its members, anything else as it is."""
+    """The members of an object; any other value unchanged."""
     if value[:1] != b"{":
         return value
     return {name: bytes(member) for name, member in _decode(value).items()}
 
 
 def _merge(target: _Document, patch: bytes) -> _Document:
-    """RFC 7396, section 2; the target is changed where it is an object."""
+    """RFC 7396, section 2; a target that is an object is changed in place."""
     if patch[:1] != b"{":
         return patch
-    # Members are opened when something is merged into them, and not before.
+    # Members are decoded only when something is merged into them.
     merged = target if isinstance(target, dict) else _open(target)
     if not isinstance(merged, dict):
         merged = {}

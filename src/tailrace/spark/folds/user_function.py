@@ -1,15 +1,16 @@
 """
-A function of the user's: `module:function`, called with (state, messages), returns the next state.
+A user function, `module:function`: called with (state, messages), it returns the next state.
 
-    of a JSON stream    messages are a list of JSON values, the state is a JSON value; None at first
-    of any other        messages are a list of bytes, the state is bytes; None at first
+    JSON stream     messages are a list of JSON values, the state is a JSON value; None at first
+    other streams   messages are a list of bytes, the state is bytes; None at first
 
-It is called with as many messages at a time as happen to come, so it must be a fold: f(f(s, a), b)
-is f(s, a + b). And it must give the same for the same, every time: another run, on another day and
-another machine, goes on where this one stopped. It may change the state that it is given.
+The number of messages per call varies, so the function must be a fold: f(f(s, a), b) is
+f(s, a + b).
+It must be deterministic: another run, on another machine, continues where this one stopped. It may
+change the state in place.
 
-A JSON state is checked when it is written down: what reads back as something else (a tuple, a key
-that is no text) would change the fold's result with every snapshot.
+A JSON state is checked when it is encoded: a value that decodes to another one (a tuple, a key that
+is not a string) would change the result with every snapshot.
 """
 
 import json
@@ -40,15 +41,15 @@ def find_function(name: str) -> Callable[[Any, Any], Any]:
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
-        raise FoldInvalid(name, f"cannot be imported, on every worker too: {error}") from None
+        raise FoldInvalid(name, f"cannot be imported; workers need it too: {error}") from None
     if not callable(found):
-        raise FoldInvalid(name, "is no function")
+        raise FoldInvalid(name, "is not a function")
     function: Callable[[Any, Any], Any] = found
     return function
 
 
 class UserFold:
-    """The state that a function makes."""
+    """The state that a function returns."""
 
     def __init__(self, function: Callable[[Any, Any], Any], *, as_json: bool) -> None:
         self._function = function
@@ -61,7 +62,7 @@ class UserFold:
             try:
                 self._state = _load(snapshot)
             except ValueError as error:
-                raise StateRefused(f"the snapshot is no JSON: {error}") from None
+                raise StateRefused(f"the snapshot is not JSON: {error}") from None
 
     def take(self, values: Sequence[bytes]) -> None:
         if not values:
@@ -70,7 +71,7 @@ class UserFold:
         try:
             self._state = self._function(self._state, messages)
         except MessageRefused:
-            # The function says itself which of the messages it cannot take.
+            # The function itself names the message that it cannot take.
             raise
         except Exception as error:
             raise MessageRefused(
@@ -85,7 +86,7 @@ class UserFold:
             try:
                 messages.append(_load(value))
             except ValueError as error:
-                raise MessageRefused(index, f"Python cannot read it: {error}") from None
+                raise MessageRefused(index, f"it cannot be decoded: {error}") from None
         return messages
 
     def finish(self) -> bytes:
@@ -96,9 +97,9 @@ class UserFold:
         try:
             data = encode_json(self._state)
         except (TypeError, ValueError, RecursionError) as error:
-            raise StateRefused(f"the state cannot be written as JSON: {error}") from None
+            raise StateRefused(f"the state cannot be encoded as JSON: {error}") from None
         if not _is_same(_load(data), self._state):
-            raise StateRefused("the state reads back as another one: use lists, dicts and texts")
+            raise StateRefused("the state decodes to another one: use lists, dicts and strings")
         return data
 
 
@@ -106,12 +107,12 @@ def _load(data: bytes) -> Any:
     try:
         return _loads(data)
     except msgspec.DecodeError:
-        # The standard library reads longer integers, and numbers that no float holds.
+        # The standard library decodes longer integers, and numbers that no float holds.
         return json.loads(data)
 
 
 def _is_same(read: Any, state: Any) -> bool:
-    """Equality that tells a tuple from a list and True from 1, as JSON does."""
+    """Equality that distinguishes a tuple from a list and True from 1."""
     if type(read) is not type(state):
         return False
     if isinstance(read, dict):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.spark.jobs.stream_selection import StreamSelection
-from tailrace.spark.jobs.streaming_query import POLL_INTERVAL_S, start_query
+from tailrace.spark.jobs.streaming_query import POLL_INTERVAL_S, run_query
 from tailrace.spark.tables import CheckpointTaken, Committed, Table
 from tailrace.spark.tables.base import SMALL_FILES_MIN
 from tailrace.spark.tables.files import local_path, read_json, write_json
@@ -28,6 +28,7 @@ from tailrace.spark.tables.values import nothing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = [
     "MicroBatch",
@@ -153,18 +154,19 @@ class TableRun(ABC):
                 failures.append(error)
                 raise
 
-        query = start_query(rows.writeStream.foreachBatch(take), str(checkpoint), self._job.every_s)
-        try:
+        def wait(query: "StreamingQuery") -> None:
             while not query.awaitTermination(POLL_INTERVAL_S):  # type: ignore[arg-type]
                 if self._job.stopped():
                     return
+
+        writer = rows.writeStream.foreachBatch(take)
+        try:
+            run_query(writer, str(checkpoint), self._job.every_s, wait)
         except Exception:
             # Spark only keeps the text of the error.
             if failures:
                 raise failures[0] from None
             raise
-        finally:
-            query.stop()
 
     def _take(self, frame: "DataFrame", batch: MicroBatch) -> None:
         for table in self._tables:

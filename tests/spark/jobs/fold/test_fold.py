@@ -17,6 +17,8 @@ from tests.support.together import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 JSON = "application/json"
 BUCKET = "orders"
 

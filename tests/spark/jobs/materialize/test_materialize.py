@@ -39,6 +39,7 @@ def append(client: Client) -> Any:
     return stream.append_json
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("format", ["parquet", "iceberg", "delta"])
 def test_a_table_follows_its_messages(
@@ -85,6 +86,7 @@ def test_a_table_follows_its_messages(
     assert all(row["bucket"] == BUCKET and row["offset"] for row in dead)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_batch_that_failed_between_the_two_tables_is_completed(
     spark: "SparkSession", server: ServerProcess, append: Any, tmp_path: Path
@@ -113,6 +115,7 @@ def test_a_batch_that_failed_between_the_two_tables_is_completed(
     assert [json.loads(bytes(row["value"])) for row in dead] == ["dead"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("format", ["parquet", "iceberg"])
 def test_no_stored_integer_is_rounded(
@@ -144,6 +147,7 @@ def test_no_stored_integer_is_rounded(
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_table_refuses_to_round_what_it_has(spark: "SparkSession", tmp_path: Path) -> None:
     """Whoever writes to it; nothing of it is changed."""
     table = open_table("parquet", tmp_path / "table")
@@ -156,6 +160,7 @@ def test_a_table_refuses_to_round_what_it_has(spark: "SparkSession", tmp_path: P
     assert not table.committed(1)
 
 
+@pytest.mark.slow
 def test_dead_letters_have_a_table_of_their_own(spark: "SparkSession", tmp_path: Path) -> None:
     with pytest.raises(TableShared, match="another directory"):
         materialize(spark, url="http://127.0.0.1:1", table=tmp_path, dead_letters=tmp_path)
@@ -172,6 +177,7 @@ def test_a_batch_has_the_schema_that_it_had(tmp_path: Path) -> None:
     assert log.of("other", 0) == (two, True)
 
 
+@pytest.mark.slow
 def test_errors_of_a_batch_come_as_they_are(
     spark: "SparkSession", server: ServerProcess, append: Any, tmp_path: Path
 ) -> None:

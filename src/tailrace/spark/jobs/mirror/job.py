@@ -26,7 +26,7 @@ from tailrace.exceptions import ExitCode, TailraceError
 from tailrace.spark.connection import connect, is_tailrace_server
 from tailrace.spark.jobs.mirror.lifecycle import LifecycleMirror
 from tailrace.spark.jobs.stream_selection import StreamSelection
-from tailrace.spark.jobs.streaming_query import POLL_INTERVAL_S, start_query
+from tailrace.spark.jobs.streaming_query import POLL_INTERVAL_S, run_query
 from tailrace.spark.options import ConnectionOptions, data_source_options, read_options
 from tailrace.spark.source.read_positions import ReadPositions, load_positions
 
@@ -151,11 +151,12 @@ def mirror(
         )
         rows = _rows(spark, reading, configuration)
         writer = rows.writeStream.format("tailrace").options(**writing)
-        query = start_query(writer, checkpoint, every_s)
-        try:
-            return _follow(spark, query, lifecycle, checkpoint, stopped)
-        finally:
-            query.stop()
+        return run_query(
+            writer,
+            checkpoint,
+            every_s,
+            lambda query: _follow(spark, query, lifecycle, checkpoint, stopped),
+        )
 
 
 def _check_numbered(source: Client, streams: tuple[str, ...]) -> None:
