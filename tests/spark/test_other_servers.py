@@ -88,7 +88,7 @@ def read(spark: "SparkSession", reference: ReferenceProcess) -> "Callable[..., D
 
 
 @pytest.mark.slow
-def test_json_with_a_writer_at_work(read: "Callable[..., DataFrame]", other: Client) -> None:
+def test_json_while_a_writer_appends(read: "Callable[..., DataFrame]", other: Client) -> None:
     """What was read at first is where it ends; a given end is met exactly."""
     name = next(names)
     stream = other.stream(name)
@@ -131,9 +131,7 @@ def test_an_exact_end_while_a_stream_grows(other: Client, kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_row_s_place_is_where_reading_goes_on(
-    read: "Callable[..., DataFrame]", other: Client
-) -> None:
+def test_reading_resumes_after_a_row(read: "Callable[..., DataFrame]", other: Client) -> None:
     name = next(names)
     other.stream(name).create(JSON, body=b"[0,1,2,3,4]")
     rows = read(stream=name).collect()
@@ -142,7 +140,7 @@ def test_a_row_s_place_is_where_reading_goes_on(
 
 
 @pytest.mark.slow
-def test_bytes_with_a_writer_at_work(read: "Callable[..., DataFrame]", other: Client) -> None:
+def test_bytes_while_a_writer_appends(read: "Callable[..., DataFrame]", other: Client) -> None:
     name = next(names)
     stream = other.stream(name)
     stream.create(OCTETS)
@@ -244,6 +242,6 @@ def test_limits_of_a_query_need_a_tailrace_server(
 
 
 @pytest.mark.slow
-def test_buckets_are_not_of_every_server(read: "Callable[..., DataFrame]") -> None:
+def test_a_bucket_needs_a_server_with_the_extensions(read: "Callable[..., DataFrame]") -> None:
     with pytest.raises(PySparkException, match="bucket"):
         read(bucket="none").collect()

@@ -43,7 +43,7 @@ class Written(NamedTuple):
     messages: list[bytes]
 
     def boundary(self, count: int) -> str:
-        """The offset after so many messages."""
+        """The offset after `count` messages."""
         comma = self.content_type == JSON
         size = sum(len(message) + comma for message in self.messages[:count])
         return f"{count:016d}_{size:016d}"
@@ -117,7 +117,7 @@ STREAMS = st.lists(
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data(), streams=STREAMS)
-def test_rows_are_what_was_written(
+def test_rows_equal_the_messages_written(
     shared: Client, data: st.DataObject, streams: list[tuple[str, list[list[bytes]]]]
 ) -> None:
     written = [
@@ -238,7 +238,7 @@ def test_a_refusal_is_raised(shared: Client) -> None:
     assert caught.value.code == "request-invalid"
 
 
-def test_an_answer_that_says_nothing_is_not_asked_for_for_ever(
+def test_an_empty_response_is_not_requested_for_ever(
     shared: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = write(shared, JSON, [[b"1"]], bare=False)
@@ -253,7 +253,7 @@ def iter_closing(data: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 8, 700, 3000, 5000])
-def test_whatever_is_cut_off_is_asked_for_again(
+def test_truncated_responses_are_requested_again(
     shared: Client, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     """Each answer is, after more and more bytes: anywhere in its head or in a batch."""
@@ -310,7 +310,7 @@ def test_a_killed_server_loses_and_repeats_nothing(
     assert len([event for event in server.events() if event["event"] == "listening"]) == 2
 
 
-def test_a_server_that_stays_away_is_unreachable(server: ServerProcess) -> None:
+def test_a_server_that_stays_down_is_unreachable(server: ServerProcess) -> None:
     retry = Retry(attempts_max=2, first_s=0.001)
     with Client(server.url, retry=retry) as client:
         client.bucket("rows").create()

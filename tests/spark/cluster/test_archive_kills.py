@@ -42,7 +42,7 @@ archive(spark, url=url, bucket="2026", table=table, max_messages=6, at=at)
 
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("bucket")
-def test_a_killed_driver_loses_and_doubles_nothing(
+def test_a_killed_driver_loses_and_duplicates_nothing(
     spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     """

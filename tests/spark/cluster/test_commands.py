@@ -12,7 +12,6 @@ import pytest
 
 from tailrace.client import Client
 from tests.cli.conftest import COMMAND
-from tests.cli.terminal import Terminal
 from tests.support.server import ServerProcess
 from tests.support.together import wait_until
 
@@ -64,26 +63,6 @@ def bucket(client: Client) -> str:
 @pytest.fixture
 def target(tmp_path: Path) -> ServerProcess:
     return ServerProcess(tmp_path / "target")
-
-
-def test_a_report_on_a_terminal(
-    server: ServerProcess, client: Client, bucket: str, tmp_path: Path
-) -> None:
-    """A bar, a table, a page, and not a word of Spark's."""
-    fill(client, bucket)
-    page = tmp_path / "report.html"
-    args = ("pipeline", "report", bucket, "--key", "/id", "--html", str(page), *SPARK)
-    with Terminal(server.url, *args, columns=200) as terminal:
-        assert terminal.finish() == 0
-    bars, _, table = terminal.seen.partition("\n")
-    assert bars.startswith("\rreport") and "starting Spark" in bars
-    assert "100%  [####################]  1,000 of 1,000 messages" in bars
-    title, whole, *streams, told = table.splitlines()
-    assert title.split()[:4] == ["NAME", "STREAMS", "MESSAGES", "BYTES"]
-    assert whole.split()[:3] == [bucket, "2", "1,000"]
-    assert sorted(line.split()[0] for line in streams) == [f"{bucket}/<b>", f"{bucket}/a"]
-    assert told == f"the page is in {page}"
-    assert "&lt;b&gt;" in page.read_text() and "<b></" not in page.read_text()
 
 
 def test_an_interrupted_mirror_is_completed_by_the_next_run(

@@ -1,4 +1,4 @@
-"""SIGKILL of whoever folds, and of the server, amid folding: snapshots are always right."""
+"""Kills of the folding process and of the server during a fold: snapshots stay correct."""
 
 import json
 import os
@@ -58,7 +58,7 @@ class Child:
             self._changed.notify_all()
 
     def wait_for(self, count: int) -> None:
-        """Until so many streams more are through."""
+        """Wait until this many more streams are done."""
         with self._changed:
             wanted = len(self.results) + count
             self._changed.wait_for(lambda: len(self.results) >= wanted or self._ended, HANG_S)

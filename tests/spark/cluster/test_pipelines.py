@@ -44,7 +44,7 @@ def run(place: Path, url: str, home: Path) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_the_example_runs_and_goes_on_where_it_was(
+def test_the_example_runs_and_continues(
     server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     client.bucket("orders").create()

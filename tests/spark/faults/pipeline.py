@@ -38,7 +38,7 @@ class Source:
         self.count = 0
 
     def add(self, count: int) -> None:
-        """So many more numbers, to every stream."""
+        """Append more numbers to every stream."""
         for name in self.names:
             numbers = range(self.count, self.count + count)
             self._bucket.stream(name).append_json(*[{"n": n} for n in numbers])

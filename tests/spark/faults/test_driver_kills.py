@@ -42,7 +42,7 @@ def test_a_query_whose_driver_is_killed_again_and_again(
 
 
 @pytest.mark.timeout(300)
-def test_a_named_batch_whose_driver_is_killed(
+def test_a_batch_with_an_id_whose_driver_is_killed(
     spark: "SparkSession", sink: Client, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     """The same sinkId and batchId again completes it."""

@@ -96,7 +96,7 @@ def test_other_readers_of_parquet_see_each_row_once_by_bucket_and_day(
 
 
 @pytest.mark.usefixtures("bucket")
-def test_a_table_and_a_checkpoint_that_do_not_belong_together_are_refused(
+def test_a_checkpoint_of_another_table_is_refused(
     spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     """A checkpoint put back would lose what came since, one that is lost would double all."""
@@ -123,7 +123,7 @@ def test_a_table_and_a_checkpoint_that_do_not_belong_together_are_refused(
 
 
 @pytest.mark.usefixtures("bucket")
-def test_an_archive_that_goes_on_takes_what_comes_until_it_is_stopped(
+def test_an_endless_archive_stores_new_messages_until_it_is_stopped(
     spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     table = tmp_path / "table"

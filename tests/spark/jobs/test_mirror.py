@@ -82,7 +82,7 @@ def run(spark: SparkSession, source: Client, target: Client, at: Path, **more: i
 
 
 @pytest.mark.slow
-def test_all_of_it_and_then_what_is_new(
+def test_a_mirror_copies_everything_and_then_only_new_messages(
     spark: SparkSession, client: Client, mirrored: Client, tmp_path: Path
 ) -> None:
     """Read by many tasks, in several batches; closing and empty streams come over too."""
@@ -138,7 +138,7 @@ def test_a_restart_with_other_partitions_is_refused(
 
 
 @pytest.mark.slow
-def test_it_follows_what_is_written_and_closed(
+def test_a_mirror_follows_appends_and_closing(
     spark: SparkSession, client: Client, mirrored: Client, tmp_path: Path
 ) -> None:
     bucket = client.bucket(BUCKET)

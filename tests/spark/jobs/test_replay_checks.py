@@ -61,7 +61,7 @@ def send(
 
 
 @pytest.mark.timeout(180)
-def test_streams_of_several_buckets_are_not_made_one(
+def test_streams_of_the_same_name_are_not_merged(
     spark: "SparkSession", archived: Archived, server: ServerProcess, client: Client
 ) -> None:
     """Nor one of a bucket and one without; where each keeps its bucket, nothing is mixed."""
@@ -106,7 +106,7 @@ def test_a_later_stream_with_lower_numbers_is_another_one(
 
 
 @pytest.mark.timeout(180)
-def test_a_clock_that_was_set_back_makes_no_other_stream(
+def test_a_clock_that_was_set_back_is_not_another_stream(
     spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     """Offsets as the server gives them say that one message follows the other."""

@@ -19,11 +19,11 @@ def as_worker(follows: bytes, work: Callable[[], Any]) -> Any:
     return module["main"](io.BufferedReader(io.BytesIO(follows)), None, work)
 
 
-def test_rows_that_spark_says_were_all() -> None:
+def test_complete_rows_are_accepted() -> None:
     assert as_worker(b"\xff\xff\xff\xfc", lambda: list(complete_input([1, 2]))) == [1, 2]
 
 
-def test_rows_after_which_the_connection_ends() -> None:
+def test_a_connection_that_ends_after_the_rows_is_an_error() -> None:
     def work() -> Iterator[int]:
         rows = complete_input([1, 2])
         assert [next(rows), next(rows)] == [1, 2]
@@ -33,6 +33,6 @@ def test_rows_after_which_the_connection_ends() -> None:
         as_worker(b"", lambda: list(work()))
 
 
-def test_what_cannot_be_told_is_an_error() -> None:
+def test_an_unknown_connection_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="does not let a sink see"):
         list(complete_input([1]))

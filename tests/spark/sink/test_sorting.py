@@ -65,7 +65,7 @@ def comparable(row: Row) -> tuple[Any, ...]:
 
 @settings(deadline=None)
 @given(rows=ROWS, size=st.integers(1, 30), buffer_bytes=st.integers(1, 2000), seed=st.randoms())
-def test_the_order_is_a_naive_sort_s_whatever_comes_first(
+def test_the_order_equals_a_naive_sort(
     rows: list[Row], size: int, buffer_bytes: int, seed: random.Random
 ) -> None:
     """
@@ -81,7 +81,7 @@ def test_the_order_is_a_naive_sort_s_whatever_comes_first(
         assert [comparable(row) for row in found] == expected
 
 
-def test_what_does_not_fit_goes_to_files_in_several_levels(
+def test_runs_are_merged_in_several_levels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """More runs than may be merged at once become fewer; each head is small."""
@@ -97,7 +97,7 @@ def test_what_does_not_fit_goes_to_files_in_several_levels(
     assert 1 <= spilled <= 8
 
 
-def test_files_hold_what_memory_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_beyond_the_buffer_go_to_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Goal: memory does not grow with the rows. Method: look at what is gathered after each batch,
     and at what Arrow holds while runs are merged.
@@ -118,11 +118,11 @@ def test_files_hold_what_memory_does_not(monkeypatch: pytest.MonkeyPatch) -> Non
     assert merged == count * size
 
 
-def test_nothing_gives_nothing() -> None:
+def test_no_rows_sort_to_no_rows() -> None:
     assert in_order([], 5, 100) == ([], 0)
 
 
-def test_files_are_gone_when_it_is_closed_and_when_it_fails(
+def test_files_are_removed_on_close_and_on_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     """A file never has a name: whatever happens to the process, none is left."""

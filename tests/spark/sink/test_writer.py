@@ -133,7 +133,7 @@ def test_a_batch_that_is_written_twice_is_stored_once(client: Client, name: str)
     assert values_of(client, name) == loaded(rows) * 3
 
 
-def test_the_next_attempt_completes_one_that_ended_half_way(client: Client, name: str) -> None:
+def test_the_next_attempt_completes_an_interrupted_one(client: Client, name: str) -> None:
     client.stream(name).create("application/json")
     rows = numbers(600)
     given = {"stream": name, "stableInput": "true", "maxRequestBytes": "2000"}
@@ -220,9 +220,7 @@ def test_two_attempts_at_once_store_each_row_once(client: Client, name: str) -> 
     assert sum(each.duplicates for each in done) == done[0].requests == done[1].requests
 
 
-def test_without_an_order_the_first_attempt_that_arrives_is_kept_whole(
-    client: Client, name: str
-) -> None:
+def test_without_an_order_the_first_attempt_is_stored_as_a_whole(client: Client, name: str) -> None:
     rows = numbers(300)
     task = writer(client.url, rows[0], stream=name, createStreams="true")
     task.write(batches(rows))
@@ -231,7 +229,7 @@ def test_without_an_order_the_first_attempt_that_arrives_is_kept_whole(
     assert (again.requests, again.duplicates) == (1, 1)
 
 
-def test_an_order_that_is_set_after_an_attempt_finds_what_that_stored(
+def test_setting_an_order_after_a_failed_attempt_completes_the_batch(
     client: Client, name: str
 ) -> None:
     """
@@ -285,9 +283,7 @@ def test_a_worker_that_is_killed_leaves_what_the_next_one_completes(
     assert values_of(client, name) == loaded(rows)
 
 
-def test_a_server_that_is_killed_and_comes_back_has_each_row_once(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_restarted_server_has_each_row_once(tmp_path: Path, name: str) -> None:
     rows = numbers(600)
     with ServerProcess(tmp_path) as server, Client(server.url) as client:
         given = {"stream": name, "createStreams": "true", "stableInput": "true"}
@@ -336,7 +332,7 @@ def test_thousands_of_streams_by_column(client: Client, name: str) -> None:
         ({"bucket": None}, "the column bucket is null: fill it, or drop the column"),
     ],
 )
-def test_a_row_that_does_not_say_where_to_go(
+def test_a_row_without_a_valid_stream(
     client: Client, row: dict[str, str | None], words: str
 ) -> None:
     rows = [{"value": "1", "stream": "s", "bucket": "buck"} for _ in range(3)]
@@ -347,7 +343,7 @@ def test_a_row_that_does_not_say_where_to_go(
         client.bucket("buck").info()
 
 
-def test_streams_are_created_with_type_and_life_if_asked(client: Client, name: str) -> None:
+def test_streams_are_created_with_content_type_and_ttl(client: Client, name: str) -> None:
     rows = [{"value": "hi", "stream": "s", "content_type": "text/plain"}]
     with pytest.raises(StreamMissing, match="createStreams=true"):
         write(client.url, rows, bucket=name)
@@ -401,7 +397,7 @@ def test_bytes_keep_their_boundaries(client: Client, name: str) -> None:
     assert found.messages == values
 
 
-def test_what_is_not_json_stops_the_write_before_its_request(client: Client, name: str) -> None:
+def test_invalid_json_stops_the_write_before_its_request(client: Client, name: str) -> None:
     """`1,2` would be two messages in an array, and no server could tell."""
     client.stream(name).create("application/json")
     rows = numbers(100)
@@ -428,7 +424,9 @@ def test_an_older_batch_is_fenced(client: Client, name: str) -> None:
     assert values_of(client, name) == loaded(rows)
 
 
-def test_a_closed_stream_takes_no_more_but_knows_what_it_has(client: Client, name: str) -> None:
+def test_a_closed_stream_refuses_new_requests_and_acknowledges_old_ones(
+    client: Client, name: str
+) -> None:
     rows = numbers(3)
     task = writer(client.url, rows[0], stream=name, createStreams="true")
     task.write(batches(rows))
@@ -538,7 +536,7 @@ class Task:
         return self.properties.get(name)
 
 
-def test_batches_of_a_query_are_told_apart_by_what_the_task_knows(
+def test_the_batch_and_query_ids_come_from_the_task(
     client: Client, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write_as(partition: int, batch: int, **given: str) -> TaskSummary:
@@ -566,7 +564,7 @@ def test_batches_of_a_query_are_told_apart_by_what_the_task_knows(
     assert values_of(client, name) == [[0, 0], [0, 1], [1, 1], [0, 2], [0, 1]]
 
 
-def test_abort_says_what_may_be_stored(caplog: pytest.LogCaptureFixture) -> None:
+def test_abort_logs_how_much_is_stored(caplog: pytest.LogCaptureFixture) -> None:
     done = TaskSummary(partition=0, streams=1, requests=3, duplicates=0)
     options = {"url": URL, "stream": "s"}
     streaming = TailraceStreamWriter(write_options(options), schema(["value"]))
@@ -583,7 +581,7 @@ def test_abort_says_what_may_be_stored(caplog: pytest.LogCaptureFixture) -> None
 # -- sender --------------------------------------------------------------------------------------
 
 
-def test_lanes_keep_the_order_of_each_stream_and_share_the_work() -> None:
+def test_requests_of_a_stream_are_sent_in_order_by_several_threads() -> None:
     """
     Goal: streams overtake each other, a stream's requests never. Method: the first stream's
     request waits until another stream's is sent, which only another lane can do.
@@ -611,7 +609,7 @@ def test_lanes_keep_the_order_of_each_stream_and_share_the_work() -> None:
         assert [seq for name, seq in sent if name == f"s{at}"] == list(range(5))
 
 
-def test_a_failure_in_a_lane_reaches_the_caller_and_stops_the_rest(
+def test_a_failed_request_stops_the_others_and_is_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sender_module, "PENDING_BYTES_MAX", 20)

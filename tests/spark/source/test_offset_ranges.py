@@ -33,7 +33,7 @@ def ranges(draw: st.DrawFn, count_max: int = 5000) -> list[OffsetRange]:
 
 @settings(deadline=None)
 @given(ranges(), st.integers(1, 20_000))
-def test_no_more_messages_than_asked_for_and_progress_always(
+def test_the_message_limit_is_kept_and_there_is_always_progress(
     found: list[OffsetRange], limit: int
 ) -> None:
     whole, partial = admit(found, limit, None)
@@ -44,7 +44,7 @@ def test_no_more_messages_than_asked_for_and_progress_always(
 
 @settings(deadline=None)
 @given(ranges(), st.integers(1, 500_000))
-def test_about_as_many_bytes_as_asked_for_and_progress_always(
+def test_the_byte_limit_is_kept_and_there_is_always_progress(
     found: list[OffsetRange], limit: int
 ) -> None:
     whole, partial = admit(found, None, limit)
@@ -56,7 +56,7 @@ def test_about_as_many_bytes_as_asked_for_and_progress_always(
 
 @settings(deadline=None)
 @given(ranges(40), st.integers(3, 200))
-def test_whoever_is_behind_gets_a_share_in_time(found: list[OffsetRange], limit: int) -> None:
+def test_every_stream_is_read_after_enough_batches(found: list[OffsetRange], limit: int) -> None:
     """No stream starves: by the largest remainder, each is read to its end after enough batches."""
     left = {each.stream: each for each in found}
     total = sum(each.messages for each in found)
@@ -111,7 +111,7 @@ def test_many_small_streams_share_few_partitions_and_a_large_one_is_split() -> N
     assert max(sizes) < 2 * min(sizes)
 
 
-def test_as_many_partitions_as_asked_for() -> None:
+def test_the_number_of_partitions_of_one_stream() -> None:
     ranges = [OffsetRange("one", token(0, 0), token(100, 10_000))]
     answers = boundaries_of(ranges, 32 << 20, 8)
     assert len(assign(ranges, 32 << 20, 8, lambda index: answers[index])) == 8
@@ -125,7 +125,7 @@ def test_a_small_stream_does_not_wait_for_a_large_one() -> None:
         assert "small" in {each.stream for each in whole} | {part.whole.stream for part in partial}
 
 
-def test_at_least_as_many_partitions_as_asked_for() -> None:
+def test_the_smallest_number_of_partitions_is_kept() -> None:
     for streams, wanted in ((2, 3), (3, 4), (5, 7), (10, 12), (1, 16)):
         ranges = [
             OffsetRange(f"s{n}", token(0, 0), token(100_000, 10_000_000)) for n in range(streams)

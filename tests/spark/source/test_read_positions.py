@@ -12,13 +12,15 @@ from tailrace.spark.source.read_positions import (
 
 
 @given(st.text(min_size=1, max_size=20), st.none() | st.integers(0, 2**53), st.booleans())
-def test_a_mark_is_what_it_was(offset: str, created_ms: int | None, done: bool) -> None:
+def test_a_position_round_trips_through_text(
+    offset: str, created_ms: int | None, done: bool
+) -> None:
     """Offsets of other servers are any text."""
     position = ReadPosition(offset, created_ms, done)
     assert parse_position(position.text()) == position
 
 
-def test_marks_are_a_copy() -> None:
+def test_loaded_positions_are_a_copy() -> None:
     positions = {"a": "1"}
     found = load_positions(dump_positions(positions))
     found["a"] = "2"

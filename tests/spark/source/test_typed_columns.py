@@ -99,7 +99,7 @@ def test_every_field_is_in_its_column_or_rescued(
         assert rescued.keys() <= item.keys()
 
 
-def test_values_that_are_no_objects_are_rescued_whole() -> None:
+def test_values_that_are_not_objects_are_rescued() -> None:
     values = [b"5", b"[1]", b'"a"', b"null", b'{"id":1}', b"no json", b"", b'{"id":1}\n{"id":2}']
     rows = parse(values, id=LongType())
     assert [row["id"] for row in rows] == [None, None, None, None, 1, None, None, None]
@@ -119,7 +119,7 @@ def test_rescued_text_is_as_it_was() -> None:
     assert row["_rescued"] == '{"id":12345678901234567890,"x":1e2,"y":"\\u00e4"}'
 
 
-def test_text_that_is_not_utf8_is_rescued_as_far_as_it_can_be_shown() -> None:
+def test_text_that_is_not_utf8_is_rescued_with_replacements() -> None:
     [row] = parse([b'{"a":"\xff","b":1}'], b=LongType())
     assert (row["b"], row["_rescued"]) == (None, '{"a":"\ufffd","b":1}')
 
@@ -144,7 +144,7 @@ def test_text_that_is_not_utf8_is_rescued_as_far_as_it_can_be_shown() -> None:
         (StructType([StructField("a", LongType())]), b"{}", b"[1]"),
     ],
 )
-def test_other_types_fit_or_are_rescued(kind: DataType, fits: bytes, misfits: bytes) -> None:
+def test_other_types_are_converted_or_rescued(kind: DataType, fits: bytes, misfits: bytes) -> None:
     rows = parse([b'{"x":' + fits + b"}", b'{"x":' + misfits + b"}"], x=kind)
     assert rows[0]["x"] is not None and rows[0]["_rescued"] is None
     assert rows[1]["x"] is None and json.loads(rows[1]["_rescued"]) == {"x": json.loads(misfits)}
@@ -155,7 +155,7 @@ def test_rescued_must_be_text() -> None:
         TypedColumns(StructType([StructField("_rescued", LongType())]), None)
 
 
-def test_a_snapshot_is_told_from_a_message() -> None:
+def test_a_snapshot_has_its_own_row() -> None:
     """Beside typed columns too: else its row would look like a message of nulls."""
     fields = [StructField("id", LongType()), StructField("_is_snapshot", BooleanType())]
     columns = TypedColumns(StructType(fields), "b")

@@ -1,26 +1,4 @@
-"""
-The errors of the sink of `format("tailrace")`, under one base.
-
-    SinkError
-      ColumnsInvalid       the DataFrame cannot be written; raised before any task runs
-      TargetInvalid        a row does not name a valid stream
-      ValueInvalid         a row is not a valid message of its stream's type
-      ValueTooLarge        a row is larger than the largest request
-      TypesMixed           rows of one stream have two content types
-      OrderUnknown         rows of one stream need several requests, and nothing orders them
-      PartitionsUnstable   Spark may change the number of partitions between attempts at a batch
-      InputTruncated       an earlier step of the task failed: rows are missing
-      SinkFenced           403: the stream already has a later batch of this sink
-      SinkGap              409, 400: earlier requests of this batch are not in the stream
-      SinkClosed           409: the stream is closed
-      TypeConflict         409: the stream has another content type
-      StreamMissing        404
-      BucketMissing        404
-      StreamVanished       404 after the first request of a batch
-      RequestTooLarge      413
-      SinkUnauthorized     401, 403
-      SinkRefused          any other refusal
-"""
+"""The errors of the sink of `format("tailrace")`, under one base."""
 
 from tailrace.exceptions import ExitCode, TailraceError
 

@@ -60,7 +60,9 @@ def test_the_whole_job(spark: "SparkSession", server: ServerProcess, client: Cli
     assert (again.streams, again.not_due, again.ok) == ([], 10, True)
 
 
-def test_policies_choose(spark: "SparkSession", server: ServerProcess, client: Client) -> None:
+def test_thresholds_select_streams(
+    spark: "SparkSession", server: ServerProcess, client: Client
+) -> None:
     bucket = client.bucket(BUCKET)
     bucket.create()
     for name, count in {"a-few": 3, "a-many": 30, "b-many": 30}.items():
@@ -79,7 +81,7 @@ def test_policies_choose(spark: "SparkSession", server: ServerProcess, client: C
     assert bucket.stream("a-many").snapshot().data == b'{"n":29}'
 
 
-def test_what_cannot_be_is_said_before_spark_runs(
+def test_invalid_parameters_are_refused_before_spark_runs(
     spark: "SparkSession", server: ServerProcess
 ) -> None:
     with pytest.raises(FoldInvalid):

@@ -65,7 +65,7 @@ def is_due(policy: DuePolicy, found: Listed) -> bool:
         (DuePolicy(min_bytes=100, min_messages=10), listed(10, 50), True),
     ],
 )
-def test_a_stream_is_due_if_it_has_news_and_meets_a_policy(
+def test_a_stream_is_due_if_it_has_new_data_and_meets_a_threshold(
     policy: DuePolicy, found: Listed, due: bool
 ) -> None:
     assert is_due(policy, found) is due

@@ -1,6 +1,5 @@
 """What becomes of each stream, on a real server and without Spark."""
 
-import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 from tailrace.client import Bucket, Client, Retry
 from tailrace.spark.folds import FoldSpec
 from tailrace.spark.jobs.fold import task as fold_task
-from tailrace.spark.jobs.fold.outcome import SnapshotForeign, SnapshotReplaced, StreamIncomplete
 from tailrace.spark.jobs.fold.plan import DuePolicy, PlanEntry, plan
 from tailrace.spark.jobs.fold.results import StreamFold
 from tailrace.spark.jobs.fold.task import FoldTask
@@ -85,14 +83,14 @@ def test_streams_are_folded_and_continued(client: Client, bucket: Bucket) -> Non
 
 
 def test_the_same_plan_twice_changes_nothing(client: Client, bucket: Bucket) -> None:
-    """Its start is not retained any more: what is there holds."""
+    """The start of the range is no longer retained, so the newer snapshot stays."""
     entries = due(bucket)
     run(client, entries)
     again = run(client, entries)
     assert outcomes(again) == dict.fromkeys("abc", ("superseded", "offset-gone"))
 
 
-def test_two_at_once_publish_the_same(client: Client, bucket: Bucket) -> None:
+def test_two_tasks_at_once_publish_the_same_snapshot(client: Client, bucket: Bucket) -> None:
     """One is through while the other has read and is about to publish: no conflict."""
     entry = due(bucket)[0]
     inner = []
@@ -101,7 +99,7 @@ def test_two_at_once_publish_the_same(client: Client, bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize("later", [True, False])
-def test_another_snapshot_that_came_before_ours_holds(
+def test_another_snapshot_at_the_same_offset_is_not_replaced(
     client: Client, bucket: Bucket, later: bool
 ) -> None:
     """X§2.2: a later one is 410, another one at the same offset 409."""
@@ -119,7 +117,7 @@ def test_another_snapshot_that_came_before_ours_holds(
     assert bucket.stream("c").snapshot().data == b"theirs"
 
 
-def test_a_newer_snapshot_than_the_plans_holds(client: Client, bucket: Bucket) -> None:
+def test_a_newer_snapshot_is_not_replaced(client: Client, bucket: Bucket) -> None:
     run(client, due(bucket))
     bucket.stream("a").append_json({"id": 2})
     entries = due(bucket)
@@ -144,7 +142,7 @@ def test_streams_that_are_gone_do_not_stop_the_others(client: Client, bucket: Bu
     }
 
 
-def test_a_stream_that_went_before_its_publication(client: Client, bucket: Bucket) -> None:
+def test_a_stream_deleted_before_its_publication(client: Client, bucket: Bucket) -> None:
     found = run(client, due(bucket), before_last=bucket.stream("c").delete)
     assert outcomes(found) == {**ALL_FOLDED, "c": ("gone", "stream-not-found")}
 
@@ -162,7 +160,7 @@ def test_a_stream_that_was_replaced_after_its_snapshot(client: Client, bucket: B
     assert bucket.stream("a").head().snapshot_offset is None
 
 
-def test_a_message_that_is_refused_is_told_by_its_offset(client: Client, bucket: Bucket) -> None:
+def test_the_offset_of_a_refused_message_is_reported(client: Client, bucket: Bucket) -> None:
     """Also after a snapshot; and the stream stays as it was."""
     run(client, due(bucket))
     for name in "ab":
@@ -196,7 +194,7 @@ def test_a_snapshot_of_another_fold_is_an_error_unless_adopted(
     assert bucket.stream("a").snapshot().data == b'[{"id":1}]'
 
 
-def test_a_server_out_of_reach_fails_what_is_left_and_raises_nothing(
+def test_an_unreachable_server_fails_the_remaining_streams(
     server: ServerProcess, bucket: Bucket
 ) -> None:
     entries = due(bucket)
@@ -267,7 +265,7 @@ CUT_OFF = RangeError(1, 410, "offset-gone", "a snapshot covers it", None)
     ("told", "result"),
     [([CUT_OFF], ("superseded", "offset-gone")), ([], ("failed", "stream-incomplete"))],
 )
-def test_what_is_cut_off_is_not_published(
+def test_an_incomplete_stream_is_not_published(
     client: Client,
     bucket: Bucket,
     monkeypatch: pytest.MonkeyPatch,
@@ -279,13 +277,3 @@ def test_what_is_cut_off_is_not_published(
     monkeypatch.setattr(fold_task, "read_rows", lambda *_: iter([batch, *told]))
     assert outcomes(run(client, due(bucket))) == {**ALL_FOLDED, "b": result}
     assert bucket.stream("b").head().snapshot_offset is None
-
-
-@pytest.mark.parametrize(
-    "error",
-    [SnapshotForeign("a", "b"), SnapshotReplaced("a", "b"), StreamIncomplete(1, 2)],
-)
-def test_errors_cross_processes(error: Exception) -> None:
-    copy = pickle.loads(pickle.dumps(error))
-    assert type(copy) is type(error)
-    assert str(copy) == str(error)

@@ -104,7 +104,7 @@ def test_a_schema_only_grows(seen: list[Any]) -> None:
 
 
 @given(st.lists(OBJECTS, max_size=8))
-def test_no_two_columns_are_called_alike(seen: list[Any]) -> None:
+def test_column_names_are_unique(seen: list[Any]) -> None:
     def check(of: Type, taken: tuple[str, ...]) -> None:
         if isinstance(of, ListOf):
             check(of.element, ())
@@ -118,7 +118,7 @@ def test_no_two_columns_are_called_alike(seen: list[Any]) -> None:
     check(widened(EMPTY, *seen), METADATA_COLUMNS)
 
 
-def test_a_contradiction_keeps_the_column() -> None:
+def test_a_conflicting_type_leaves_the_column_unchanged() -> None:
     schema = widened(EMPTY, {"a": 1, "b": {"c": "x"}}, {"a": "text", "b": {"c": 1, "d": True}})
     assert schema.fields == (
         Field("a", "a", "long"),
@@ -130,7 +130,7 @@ def test_a_contradiction_keeps_the_column() -> None:
     assert rescued == '{"a":"text","b":{"c":1.50}}'
 
 
-def test_long_widens_to_double_and_what_would_change_is_rescued() -> None:
+def test_long_widens_to_double_and_inexact_values_are_rescued() -> None:
     schema = widened(EMPTY, {"a": 1}, {"a": 1.5})
     assert schema.fields == (Field("a", "a", "double"),)
     assert JsonRows(schema).row(b'{"a":3}') == ({"a": 3.0}, None)
@@ -185,7 +185,7 @@ def test_names_that_collide_are_numbered() -> None:
         (None, b"{}", "not of JSON"),
     ],
 )
-def test_what_is_no_object_is_a_dead_letter(
+def test_a_message_that_is_not_an_object_is_a_dead_letter(
     content_type: str | None, value: bytes, reason: str | None
 ) -> None:
     found = why_not_object(content_type, value)

@@ -148,8 +148,8 @@ def test_no_stored_integer_is_rounded(
 
 
 @pytest.mark.slow
-def test_a_table_refuses_to_round_what_it_has(spark: "SparkSession", tmp_path: Path) -> None:
-    """Whoever writes to it; nothing of it is changed."""
+def test_a_table_refuses_to_round_stored_integers(spark: "SparkSession", tmp_path: Path) -> None:
+    """The table is not changed, whichever writer tries."""
     table = open_table("parquet", tmp_path / "table")
     table.commit(0, spark.sql("select named_struct('b', 9223372036854775807L) as a"))
     wider = spark.sql("select named_struct('b', 0.5D) as a")
@@ -161,12 +161,12 @@ def test_a_table_refuses_to_round_what_it_has(spark: "SparkSession", tmp_path: P
 
 
 @pytest.mark.slow
-def test_dead_letters_have_a_table_of_their_own(spark: "SparkSession", tmp_path: Path) -> None:
+def test_dead_letters_need_another_table(spark: "SparkSession", tmp_path: Path) -> None:
     with pytest.raises(TableShared, match="another directory"):
         materialize(spark, url="http://127.0.0.1:1", table=tmp_path, dead_letters=tmp_path)
 
 
-def test_a_batch_has_the_schema_that_it_had(tmp_path: Path) -> None:
+def test_a_repeated_batch_has_its_stored_schema(tmp_path: Path) -> None:
     log = SchemaLog(tmp_path)
     one, two = (Struct((Field(name, name, "long"),)) for name in "ab")
     assert log.of("app", 0) == (Struct(), False)
@@ -178,7 +178,7 @@ def test_a_batch_has_the_schema_that_it_had(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_errors_of_a_batch_come_as_they_are(
+def test_errors_of_a_batch_keep_their_class(
     spark: "SparkSession", server: ServerProcess, append: Any, tmp_path: Path
 ) -> None:
     """Not as Spark's text of them."""
