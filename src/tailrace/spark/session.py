@@ -7,13 +7,16 @@ Rule 2: the number of partitions of a micro-batch is the same at every attempt. 
 name their producers after partitions, so Spark must not coalesce them.
 """
 
+import hashlib
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from tailrace.exceptions import TailraceError
 from tailrace.spark.java import find_java
+from tailrace.spark.wrapper_scripts import cache_directory, install_script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +38,14 @@ DEFAULTS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+_WORKER_PYTHON: Final = """\
+#!/bin/sh
+# Spark puts pyspark.zip first on the path of its workers. The zip has no bytecode, so every worker
+# would compile pyspark again. Without it, workers import the installed package.
+PYTHONPATH=${{PYTHONPATH#*/pyspark.zip:}}
+export PYTHONPATH
+exec {python} "$@"
+"""
 _LOCAL_ONLY: Final = ("spark.driver.host", "spark.driver.bindAddress")
 
 
@@ -60,9 +71,10 @@ def new_session(
     except ImportError:
         raise SparkMissing from None
     os.environ["JAVA_HOME"] = str(find_java())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     is_local = master.startswith("local")
+    if "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = _worker_python() if is_local else sys.executable
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app).master(_retrying(master))
     for name, value in DEFAULTS.items():
         if is_local or name not in _LOCAL_ONLY:
@@ -72,6 +84,18 @@ def new_session(
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _worker_python() -> str:
+    """The driver's Python, by a script that makes workers start four times as fast."""
+    name = hashlib.sha256(sys.executable.encode()).hexdigest()[:12]
+    script = cache_directory(os.environ) / "python" / name
+    try:
+        install_script(script, _WORKER_PYTHON.format(python=shlex.quote(sys.executable)))
+    except OSError:
+        # The cache directory is read-only.
+        return sys.executable
+    return str(script)
 
 
 def _retrying(master: str) -> str:

@@ -1,4 +1,4 @@
-"""`archive` with a driver that is killed: what follows it loses nothing and doubles nothing."""
+"""`archive` with a killed driver: the next run loses and duplicates nothing."""
 
 import signal
 import subprocess

@@ -45,7 +45,7 @@ def test_a_query_whose_driver_is_killed_again_and_again(
 def test_a_batch_with_an_id_whose_driver_is_killed(
     spark: "SparkSession", sink: Client, pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    """The same sinkId and batchId again completes it."""
+    """A rerun with the same sinkId and batchId completes the write."""
     pipeline.options = {"sinkId": "once", "batchId": "7"}
     with Driver("batch", pipeline, tmp_path, "2000") as driver:
         assert driver.kill_when(lambda: total(sink) >= 100)

@@ -1,4 +1,4 @@
-"""Tasks that fail, workers that are killed, batches that are given up: inside one driver."""
+"""Failing tasks, killed workers and aborted batches, inside one driver."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Every fold against a naive one, whatever the pieces and wherever snapshots were taken."""
+"""Every fold equals a naive one, for any pieces and snapshots."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What folds refuse, where they say it is, and which snapshots they take for their own."""
+"""The messages and snapshots that folds refuse."""
 
 import pickle
 
@@ -141,7 +141,7 @@ def test_a_fold_recognizes_only_its_own_snapshots(stream_type: str) -> None:
 
 
 def test_a_content_type_that_is_too_long_is_refused_by_the_protocol() -> None:
-    """What the test above rests on."""
+    """An assumption of the test above."""
     with pytest.raises(ContentTypeInvalid):
         essence("x/y;" + "z" * 253)
 

@@ -99,7 +99,7 @@ def test_other_readers_of_parquet_see_each_row_once_by_bucket_and_day(
 def test_a_checkpoint_of_another_table_is_refused(
     spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
-    """A checkpoint put back would lose what came since, one that is lost would double all."""
+    """A checkpoint that is set back would lose messages, a lost one would duplicate all."""
     table, checkpoint, backup = (tmp_path / name for name in ("table", "checkpoint", "backup"))
 
     def run(where: Path) -> None:
@@ -130,7 +130,7 @@ def test_an_endless_archive_stores_new_messages_until_it_is_stopped(
     filled = False
 
     def stopped() -> bool:
-        """More comes once the first batch is there; then it waits for that."""
+        """Append more after the first batch, and wait until it is stored."""
         nonlocal filled
         if count_rows(table) and not filled:
             fill(client, 5, 5)

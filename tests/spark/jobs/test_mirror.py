@@ -1,4 +1,4 @@
-"""A mirror has what its source has: each message once, in order, with its boundaries."""
+"""A mirror has the messages of its source, each once, in order, with their boundaries."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_mirror_follows_appends_and_closing(
 
 
 class Other(BaseHTTPRequestHandler):
-    """A server that has never heard of what only ours answers."""
+    """A server without the requests that only Tailrace supports."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -204,7 +204,7 @@ def elsewhere() -> Iterator[str]:
 def test_a_source_without_numbers_is_refused(
     elsewhere: str, tmp_path: Path, streams: tuple[str, ...]
 ) -> None:
-    """Before anything is noted, made or read: its messages would be sorted by their values."""
+    """It is refused before anything is stored: its messages would be sorted by value."""
     at = tmp_path / "checkpoint"
     nobody = "http://127.0.0.1:1"
     no_spark = cast("SparkSession", None)

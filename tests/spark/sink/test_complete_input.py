@@ -1,4 +1,4 @@
-"""Whether a task's rows have ended, or only stopped coming: told by what follows them."""
+"""Complete and truncated input of a task."""
 
 import io
 from collections.abc import Callable, Iterator

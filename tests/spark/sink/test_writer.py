@@ -251,7 +251,7 @@ def test_setting_an_order_after_a_failed_attempt_completes_the_batch(
 
 
 def write_half_and_hang(task: TailraceWriter, rows: list[dict[str, Any]]) -> None:
-    """What a worker does that will be killed."""
+    """Run in a process that will be killed."""
 
     def endless() -> Iterator[Any]:
         yield from itertools.islice(batches(rows), 3)
@@ -523,7 +523,7 @@ def test_ids_are_checked(
 
 
 class Task:
-    """What a task knows."""
+    """A fake task context."""
 
     def __init__(self, partition: int, **properties: str) -> None:
         self.partition = partition

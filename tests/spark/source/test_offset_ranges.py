@@ -1,4 +1,4 @@
-"""Planning without a server: what is admitted to a micro-batch, and who reads it."""
+"""Ranges of offsets: the content of a micro-batch, and its partitions."""
 
 from collections.abc import Sequence
 from itertools import pairwise

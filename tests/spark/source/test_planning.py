@@ -227,7 +227,7 @@ def test_a_snapshot_published_between_planning_and_reading(
 def test_a_stream_that_was_created_again_is_detected(
     client: Client, server: ServerProcess, selection: dict[str, str], values: list[int]
 ) -> None:
-    """However it is named, and whether the new one is shorter or as long."""
+    """For every selection, and for a shorter and an equally long stream."""
     create(client, "named", a=[1, 2, 3])
     strict = Query(stream_reader(server, **selection))
     loose = Query(stream_reader(server, **selection, failOnDataLoss="false"))

@@ -1,4 +1,4 @@
-"""ReadPositions: what a checkpoint keeps of each stream."""
+"""Read positions, as a checkpoint stores them."""
 
 from hypothesis import given
 from hypothesis import strategies as st

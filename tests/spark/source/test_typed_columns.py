@@ -1,4 +1,4 @@
-"""JSON into typed columns: what fits, what does not, and nothing lost."""
+"""JSON to typed columns: values are converted or rescued, and none is lost."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The job as it is called, with Spark."""
+"""The job `fold` on Spark."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ BUCKET = "orders"
 
 
 def test_the_whole_job(spark: "SparkSession", server: ServerProcess, client: Client) -> None:
-    """Dry run, fold, what fails and what is skipped, and a second run that has nothing to do."""
+    """A dry run, a fold with failed and skipped streams, and a second run without new data."""
     bucket = client.bucket(BUCKET)
     bucket.create()
     for number in range(40):

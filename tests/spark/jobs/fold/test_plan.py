@@ -1,4 +1,4 @@
-"""Planning of folds: which streams are due, and how they are shared out."""
+"""The plan of a fold: which streams are due, and how they are grouped."""
 
 from collections import Counter
 

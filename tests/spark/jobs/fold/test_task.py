@@ -1,4 +1,4 @@
-"""What becomes of each stream, on a real server and without Spark."""
+"""Tasks of a fold, on a real server and without Spark."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -62,7 +62,7 @@ ALL_FOLDED = dict.fromkeys("abc", ("folded", None))
 
 
 def test_streams_are_folded_and_continued(client: Client, bucket: Bucket) -> None:
-    """The snapshot is at the plan's tail, says its fold, and what comes later is after it."""
+    """The snapshot is at the planned tail and names its fold; later messages follow it."""
     entries = due(bucket)
     bucket.stream("a").append_json({"id": 2})
     found = run(client, entries)
@@ -148,7 +148,7 @@ def test_a_stream_deleted_before_its_publication(client: Client, bucket: Bucket)
 
 
 def test_a_stream_that_was_replaced_after_its_snapshot(client: Client, bucket: Bucket) -> None:
-    """The new one has none: the state of the old one must not go on in it."""
+    """The new stream has no snapshot: the old state must not be published in it."""
     run(client, due(bucket))
     bucket.stream("a").append_json({"id": 2})
     entries = due(bucket)
@@ -239,7 +239,7 @@ def test_a_refused_message_of_a_later_piece(
 def test_a_snapshot_that_came_after_the_messages_were_read_is_not_continued(
     client: Client, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It covers some of them already: they would be folded twice."""
+    """The new snapshot covers messages that were read: they would be folded twice."""
     spec = FoldSpec.of("concat")
     run(client, due(bucket, spec), spec)
     stream = bucket.stream("a")
@@ -272,7 +272,7 @@ def test_an_incomplete_stream_is_not_published(
     told: list[RangeError],
     result: tuple[str, str],
 ) -> None:
-    """Messages of a stream are missing, which is told after those of the next one, or never."""
+    """Messages of a stream are missing; the reason comes after the next stream, or never."""
     batch = rows([0, 0, 1, 2, 2], [b'{"id":1}'] * 5)
     monkeypatch.setattr(fold_task, "read_rows", lambda *_: iter([batch, *told]))
     assert outcomes(run(client, due(bucket))) == {**ALL_FOLDED, "b": result}

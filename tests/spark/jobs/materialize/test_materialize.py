@@ -22,7 +22,7 @@ BUCKET = "typed"
 
 
 class Crash(Exception):
-    """What a test raises at a step: the same as ending there, without the wait for a new JVM."""
+    """Raised at a step of a commit, to simulate a crash in the same JVM."""
 
 
 def rows_of(spark: "SparkSession", path: Path, format: str) -> list[dict[str, Any]]:
@@ -181,7 +181,7 @@ def test_a_repeated_batch_has_its_stored_schema(tmp_path: Path) -> None:
 def test_errors_of_a_batch_keep_their_class(
     spark: "SparkSession", server: ServerProcess, append: Any, tmp_path: Path
 ) -> None:
-    """Not as Spark's text of them."""
+    """The error is not Spark's text of it."""
 
     def at(step: str) -> None:
         raise BatchDiffers("t", "app", 1)
