@@ -1,5 +1,5 @@
-"""Where Spark finds `format("tailrace")`: it looks through top-level modules named `pyspark_*`."""
+"""Registers `format("tailrace")`: Spark searches top-level modules named `pyspark_*`."""
 
-from tailrace.spark.source import TailraceDataSource as DefaultSource
+from tailrace.spark.source.data_source import TailraceDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -1,7 +1,7 @@
 """
-The table of options in docs/spark.md, from `tailrace.spark.options`: `make docs`.
+Writes the table of options in docs/spark.md from `tailrace.spark.options`: `make docs`.
 
-It stands between two marks in the page; a test compares it with what this makes.
+The table is between two comments of the page. A test checks that it is up to date.
 """
 
 import sys
@@ -18,7 +18,7 @@ _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def table() -> str:
-    """Every option, in the order of the code."""
+    """The options in the order of the code."""
     defaults = {
         field.name: field.default for kind in (ReadOptions, WriteOptions) for field in fields(kind)
     }
@@ -42,7 +42,7 @@ def _default(value: Any) -> str:
 
 
 def page(text: str) -> str:
-    """A page with the table in its place."""
+    """The page with the current table."""
     before, _, rest = text.partition(FIRST)
     _, _, after = rest.partition(LAST)
     return f"{before}{FIRST}{table()}{LAST}{after}"

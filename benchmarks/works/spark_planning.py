@@ -26,8 +26,8 @@ from benchmarks.model import (
     exactly,
 )
 from tailrace.client import Client
-from tailrace.spark.planning import Partition
-from tailrace.spark.source import TailraceDataSource
+from tailrace.spark.source.data_source import TailraceDataSource
+from tailrace.spark.source.planning import SourcePartition
 
 CHANGED = 100
 ROUNDS = 5
@@ -71,7 +71,7 @@ def _plan(server: Server, total: int) -> tuple[float, float, int]:
             end = json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
             tasks = reader.partitions(start, end)
             times.append(time.perf_counter() - began)
-            found += sum(len(task.spans) for task in tasks if isinstance(task, Partition))
+            found += sum(len(task.ranges) for task in tasks if isinstance(task, SourcePartition))
             start = end
     reader.stop()
     return first, statistics.median(times), found

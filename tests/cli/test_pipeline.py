@@ -14,7 +14,7 @@ import pytest
 
 from tailrace.cli import pipeline
 from tailrace.cli.pipeline import fold, replay
-from tailrace.cli.pipeline.backlog import backlog, marks_of
+from tailrace.cli.pipeline.backlog import backlog, checkpoint_positions
 from tailrace.cli.pipeline.options import FOLLOWING, FORMAT, PARTITIONS, SELECTION, TABLE
 from tailrace.client import Client, Listed
 from tailrace.protocol.offset import Offset
@@ -103,9 +103,9 @@ def test_a_dry_run_continues_from_the_checkpoint(
 
 def test_only_committed_batches_count_as_done(tmp_path: Path) -> None:
     marks = {"b": "0000000000000003_0000000000000006"}
-    assert marks_of(checkpoint_at(tmp_path / "done", marks)) == marks
-    assert marks_of(checkpoint_at(tmp_path / "begun", marks, committed=False)) == {}
-    assert marks_of(tmp_path / "nothing") == {}
+    assert checkpoint_positions(checkpoint_at(tmp_path / "done", marks)) == marks
+    assert checkpoint_positions(checkpoint_at(tmp_path / "begun", marks, committed=False)) == {}
+    assert checkpoint_positions(tmp_path / "nothing") == {}
 
 
 def listed(name: str, tail: str | None) -> Listed:
@@ -165,7 +165,7 @@ def test_an_invalid_call(run: Run, args: tuple[str, ...], expected: str) -> None
 
 @pytest.mark.parametrize(
     ("args", "expected"),
-    [(("sum",), "is none of last-write-wins"), (("last-write-wins",), "needs the path of the key")],
+    [(("sum",), "is neither last-write-wins"), (("last-write-wins",), "needs the path of the key")],
 )
 def test_no_such_fold(run: Run, bucket: str, args: tuple[str, ...], expected: str) -> None:
     done = run("pipeline", "fold", bucket, *args)

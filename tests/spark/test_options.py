@@ -1,4 +1,4 @@
-"""The options: one table, no guessing."""
+"""Parsing and checking of options."""
 
 import pickle
 
@@ -40,7 +40,7 @@ def test_names_are_compared_without_case() -> None:
         {"path": "/x"},
     ],
 )
-def test_what_a_read_cannot_mean_is_refused(given: dict[str, str]) -> None:
+def test_invalid_read_options_are_refused(given: dict[str, str]) -> None:
     with pytest.raises(OptionInvalid) as caught:
         read_options({**URL, **given})
     assert caught.value.name in str(caught.value)
@@ -57,7 +57,7 @@ def test_what_a_read_cannot_mean_is_refused(given: dict[str, str]) -> None:
         {"sinkId": ""},
     ],
 )
-def test_what_a_write_cannot_mean_is_refused(given: dict[str, str]) -> None:
+def test_invalid_write_options_are_refused(given: dict[str, str]) -> None:
     with pytest.raises(OptionInvalid):
         write_options({**URL, **given})
 

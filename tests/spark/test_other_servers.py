@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import functions as F
 
 from tailrace.client import Client, Stream
-from tailrace.spark.columns import Columns, default_schema
 from tailrace.spark.options import read_options
-from tailrace.spark.plain import read_plain
-from tailrace.spark.spans import Span
+from tailrace.spark.source.catch_up_read import read_catch_up
+from tailrace.spark.source.columns import SourceColumns, default_schema
+from tailrace.spark.source.offset_ranges import OffsetRange
 from tests.support.reference import ReferenceProcess, install
 from tests.support.streams import wait_until
 
@@ -87,7 +87,8 @@ def read(spark: "SparkSession", reference: ReferenceProcess) -> "Callable[..., D
     return load
 
 
-def test_json_with_a_writer_at_work(read: "Callable[..., DataFrame]", other: Client) -> None:
+@pytest.mark.slow
+def test_json_while_a_writer_appends(read: "Callable[..., DataFrame]", other: Client) -> None:
     """What was read at first is where it ends; a given end is met exactly."""
     name = next(names)
     stream = other.stream(name)
@@ -119,19 +120,18 @@ def test_an_exact_end_while_a_stream_grows(other: Client, kind: str) -> None:
     stream = other.stream(name)
     stream.create(kind)
     options = read_options({"url": other.url, "stream": name})
-    builder = Columns(default_schema(options), None)
+    builder = SourceColumns(default_schema(options), None)
     with Writer(stream, kind, numbered) as writer:
         writer.wait_for(60)
-        span = Span(name, "-1", writer.offsets[49], ours=False)
+        offset_range = OffsetRange(name, "-1", writer.offsets[49], is_tailrace=False)
         for _ in range(50):
-            batches = list(read_plain(options, builder, [span]))
+            batches = list(read_catch_up(options, builder, [offset_range]))
             values = [value for batch in batches for value in batch.column("value").to_pylist()]
             assert b"".join(values) == b"".join(numbered(number) for number in range(50))
 
 
-def test_a_row_s_place_is_where_reading_goes_on(
-    read: "Callable[..., DataFrame]", other: Client
-) -> None:
+@pytest.mark.slow
+def test_reading_resumes_after_a_row(read: "Callable[..., DataFrame]", other: Client) -> None:
     name = next(names)
     other.stream(name).create(JSON, body=b"[0,1,2,3,4]")
     rows = read(stream=name).collect()
@@ -139,7 +139,8 @@ def test_a_row_s_place_is_where_reading_goes_on(
     assert values == [3, 4]
 
 
-def test_bytes_with_a_writer_at_work(read: "Callable[..., DataFrame]", other: Client) -> None:
+@pytest.mark.slow
+def test_bytes_while_a_writer_appends(read: "Callable[..., DataFrame]", other: Client) -> None:
     name = next(names)
     stream = other.stream(name)
     stream.create(OCTETS)
@@ -187,6 +188,7 @@ class Copy:
         (self.checkpoint / "commits" / f".{last}.crc").unlink()
 
 
+@pytest.mark.slow
 def test_a_query_from_stream_to_stream_exactly_once(
     spark: "SparkSession", reference: ReferenceProcess, other: Client, tmp_path: Path
 ) -> None:
@@ -210,6 +212,7 @@ def test_a_query_from_stream_to_stream_exactly_once(
     assert values == list(range(len(writer.offsets)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -227,6 +230,7 @@ def test_options_that_need_a_tailrace_server(
         read(stream=name, **options).collect()
 
 
+@pytest.mark.slow
 def test_limits_of_a_query_need_a_tailrace_server(
     spark: "SparkSession", reference: ReferenceProcess, other: Client, tmp_path: Path
 ) -> None:
@@ -237,6 +241,7 @@ def test_limits_of_a_query_need_a_tailrace_server(
         copy.run(maxMessagesPerTrigger="10")
 
 
-def test_buckets_are_not_of_every_server(read: "Callable[..., DataFrame]") -> None:
+@pytest.mark.slow
+def test_a_bucket_needs_a_server_with_the_extensions(read: "Callable[..., DataFrame]") -> None:
     with pytest.raises(PySparkException, match="bucket"):
         read(bucket="none").collect()

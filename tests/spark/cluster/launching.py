@@ -28,7 +28,7 @@ def free_port() -> int:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """What every process of Spark needs; nothing is written outside of `home`."""
+    """The environment of a Spark process; it writes only to `home`."""
     # A session in this process may have left settings for its own Java.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
     return {
@@ -45,7 +45,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 class Launched:
-    """A process, its log, and everything that it starts; all are ended together."""
+    """A process with its children and its log; all end together."""
 
     def __init__(
         self,
@@ -82,25 +82,25 @@ class Launched:
         return self.log.read_text(errors="replace")
 
     def wait_for(self, words: str) -> None:
-        """Until the log says something."""
+        """Wait for a text in the log."""
         said = f"{self.name} says {words!r}"
         wait_until(said, lambda: words in self.text or not self.running, LIFE_S)
         assert words in self.text, self.text[-8000:]
 
     def finish(self) -> str:
-        """Wait until it ends by itself, well; all that it said."""
+        """Wait for a successful end; returns the log."""
         self._process.wait(LIFE_S)
         assert self._process.returncode == 0, self.text[-8000:]
         return self.text
 
     def kill(self) -> None:
-        """SIGKILL to it alone: what it started notices that, or not."""
+        """Kill only this process."""
         if self.running:
             self._process.kill()
         self._process.wait()
 
     def end(self) -> None:
-        """SIGKILL to it and to all that it started."""
+        """Kill the process and its children."""
         if self.running:
             for pid in [self.pid, *descendants(self.pid)]:
                 try:

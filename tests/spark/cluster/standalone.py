@@ -23,7 +23,7 @@ HOSTS = ("127.0.0.2", "127.0.0.3")
 
 
 class Cluster:
-    """The processes of one; ended whatever happens."""
+    """The processes of a cluster."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -56,7 +56,7 @@ class Cluster:
         self._stack.__exit__(kind, error, trace)
 
     def start_worker(self, host: str) -> Launched:
-        """A worker, also in the place of one that was killed."""
+        """Start a worker; it may replace a killed one."""
         words = ("--host", host, "--webui-port", "0", "--cores", "1", "--memory", "600m")
         self.workers[host] = self._daemon(host, "worker.Worker", *words, self.master)
         return self.workers[host]

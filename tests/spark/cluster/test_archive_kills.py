@@ -1,4 +1,4 @@
-"""`archive` with a driver that is killed: what follows it loses nothing and doubles nothing."""
+"""`archive` with a killed driver: the next run loses and duplicates nothing."""
 
 import signal
 import subprocess
@@ -15,6 +15,8 @@ from tests.support.server import REPO_ROOT, ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["bucket"]  # A fixture.
 
@@ -40,7 +42,7 @@ archive(spark, url=url, bucket="2026", table=table, max_messages=6, at=at)
 
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("bucket")
-def test_a_killed_driver_loses_and_doubles_nothing(
+def test_a_killed_driver_loses_and_duplicates_nothing(
     spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     """

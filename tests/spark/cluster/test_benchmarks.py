@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.server import REPO_ROOT
 
+pytestmark = pytest.mark.slow
+
 WORKS = ("spark_read", "spark_write", "spark_fold", "spark_archive")
 
 

@@ -17,6 +17,8 @@ from tests.spark.faults.pipeline import TARGET, Pipeline, Source, stored, total
 from tests.support.server import ServerProcess
 from tests.support.streams import wait_until
 
+pytestmark = pytest.mark.slow
+
 COUNT = 2000
 
 
@@ -52,7 +54,7 @@ def test_two_attempts_at_once_with_rows_in_two_orders(
 
 
 @pytest.mark.timeout(300)
-def test_a_promise_of_stable_input_that_is_not_kept(
+def test_input_that_is_wrongly_declared_stable(
     cluster: Cluster, target: ServerProcess, tmp_path: Path
 ) -> None:
     """
@@ -78,7 +80,7 @@ def test_executors_and_workers_that_are_killed(
     tmp_path: Path,
     victim: str,
 ) -> None:
-    """A query goes on with the executors that are left, or come: twice on one, once on other."""
+    """A query continues with the remaining and the new executors."""
     source = Source(client)
     source.add(100)
     pipeline = Pipeline(server.url, target.url, str(tmp_path / "checkpoint"), limit=60)

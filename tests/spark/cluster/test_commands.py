@@ -1,4 +1,4 @@
-"""The command with Spark itself: what somebody sees, an interrupt, and an error of a task."""
+"""The command with a real Spark: an interrupt, and the error of a task."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tests.cli.terminal import Terminal
 from tests.support.server import ServerProcess
 from tests.support.together import wait_until
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S = 200.0
 SPARK = ("--master", "local[2]", "--conf", "spark.driver.memory=512m")
 # A JVM starts in 10 seconds, and in several times that where others are at work.
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.timeout(500)
 
 
 def alive_in(session: int, age_s: int = 0) -> list[str]:
-    """What still runs of a session, by name, and has done so for a while."""
+    """The processes of a session that are still running."""
     listed = subprocess.run(
         ["ps", "-A", "-o", "sid=,stat=,etimes=,comm="], capture_output=True, text=True, check=True
     )
@@ -84,7 +86,7 @@ def test_an_archive_on_a_terminal(
 def test_an_interrupted_mirror_is_completed_by_the_next_run(
     server: ServerProcess, client: Client, bucket: str, target: ServerProcess, tmp_path: Path
 ) -> None:
-    """Ctrl-C ends all, without a word; the next run meets a closed target, and says so."""
+    """Ctrl-C ends the command silently; the next run reports a closed target stream."""
     fill(client, bucket)
     with target, Client(target.url) as there:
         args = ("mirror", bucket, target.url, "--checkpoint", str(tmp_path / "checkpoint"))
@@ -134,7 +136,7 @@ def test_archive_and_replay(
 
 
 def count(client: Client, bucket: str) -> int:
-    """Messages of a bucket; none if it is not there."""
+    """The messages of a bucket; none if it does not exist."""
     try:
         streams = client.bucket(bucket).streams()
         return sum(int((each.next_offset or "0").partition("_")[0]) for each in streams)
@@ -143,7 +145,7 @@ def count(client: Client, bucket: str) -> int:
 
 
 def wait_until_for(what: Callable[[], bool]) -> None:
-    """As long as a JVM may take on a machine that is busy."""
+    """The time that a JVM may need on a busy machine."""
     try:
         wait_until(what)
     except AssertionError:

@@ -11,6 +11,8 @@ from tailrace.client import Client
 from tests.spark.cluster.launching import BIN, Launched, free_port
 from tests.support.server import ServerProcess
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def connect(tmp_path: Path) -> Iterator[str]:

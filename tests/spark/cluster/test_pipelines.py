@@ -11,6 +11,8 @@ from tailrace.client import Client
 from tests.spark.cluster.launching import BIN, Launched
 from tests.support.server import REPO_ROOT, ServerProcess
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = REPO_ROOT / "examples" / "pipelines"
 
 
@@ -42,7 +44,7 @@ def run(place: Path, url: str, home: Path) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_the_example_runs_and_goes_on_where_it_was(
+def test_the_example_runs_and_continues(
     server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     client.bucket("orders").create()

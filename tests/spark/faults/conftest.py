@@ -1,4 +1,4 @@
-"""Two servers, what is read and what is written, and a pipeline between them."""
+"""A source server, a target server, and a pipeline between them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.server import ServerProcess
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[ServerProcess]:
-    """The server that is written to; `server` is the one that is read from."""
+    """The target server; `server` is the source."""
     with ServerProcess(tmp_path / "target") as process:
         yield process
 

@@ -38,14 +38,14 @@ class Source:
         self.count = 0
 
     def add(self, count: int) -> None:
-        """So many more numbers, to every stream."""
+        """Append more numbers to every stream."""
         for name in self.names:
             numbers = range(self.count, self.count + count)
             self._bucket.stream(name).append_json(*[{"n": n} for n in numbers])
         self.count += count
 
     def repeat(self, count: int) -> None:
-        """The last numbers once more, for a pipeline that drops duplicates."""
+        """Append the last numbers again, for a pipeline that drops duplicates."""
         for name in self.names:
             numbers = range(self.count - count, self.count)
             self._bucket.stream(name).append_json(*[{"n": n} for n in numbers])
@@ -56,12 +56,12 @@ class Source:
 
     @property
     def all(self) -> dict[str, list[int]]:
-        """What the target has in the end."""
+        """The expected content of the target."""
         return {name: list(range(self.count)) for name in self.names}
 
 
 def stored(client: Client, bucket: str = TARGET) -> dict[str, list[int]]:
-    """What the target has, by stream, in its order."""
+    """The messages of the target, by stream, in order."""
     listed = client.bucket(bucket).streams()
     names = [item.stream_id for item in listed]
     return {
@@ -71,7 +71,7 @@ def stored(client: Client, bucket: str = TARGET) -> dict[str, list[int]]:
 
 
 def total(client: Client, bucket: str = TARGET) -> int:
-    """How many messages the target has; none while it is not there."""
+    """The number of messages of the target; 0 if it does not exist."""
     try:
         listed = list(client.bucket(bucket).streams())
     except NotFound:
@@ -80,7 +80,7 @@ def total(client: Client, bucket: str = TARGET) -> int:
 
 
 def gaps(found: Mapping[str, list[int]], count: int) -> dict[str, tuple[list[int], list[int]]]:
-    """What is lost and what is doubled of the numbers below `count`, by stream."""
+    """The lost and the duplicated numbers below `count`, by stream."""
     return {
         name: (
             sorted(set(range(count)) - set(numbers)),
@@ -92,13 +92,13 @@ def gaps(found: Mapping[str, list[int]], count: int) -> dict[str, tuple[list[int
 
 
 def whole(found: Mapping[str, list[int]]) -> bool:
-    """Whether streams have each number once and in order, as far as they go."""
+    """Whether streams have each number once and in order, up to their tails."""
     return all(numbers == list(range(len(numbers))) for numbers in found.values())
 
 
 @dataclass
 class Pipeline:
-    """What a query reads, does and writes; goes to a driver of its own as JSON."""
+    """The parameters of a query; sent to a driver process as JSON."""
 
     source_url: str
     target_url: str
@@ -147,13 +147,13 @@ class Pipeline:
         return {name: value for name, value in options.items() if value}
 
     def start(self, rows: "DataFrame", *, now: bool = True) -> "StreamingQuery":
-        """Write rows, until all that there is now is through, or for ever."""
+        """Start the query; it ends with the current data, or not at all."""
         writer = rows.writeStream.format("tailrace").options(**self.sink)
         writer = writer.option("checkpointLocation", self.checkpoint)
         return (writer.trigger(availableNow=True) if now else writer).start()
 
     def run(self, spark: "SparkSession", **changes: Any) -> None:
-        """All that there is now; raises what the query failed by."""
+        """Process the current data; raises the query's error."""
         query = self.start(self.shaped(self.read(spark)), **changes)
         try:
             query.awaitTermination()

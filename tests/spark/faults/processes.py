@@ -1,4 +1,4 @@
-"""Processes of Spark, found in the tree of their own driver, and what kills them."""
+"""Finds the processes of Spark below a driver, and kills them."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ LIFE_S = 180.0
 
 
 def _parents() -> dict[int, int]:
-    """Every process, and which one it was started by."""
+    """Every process and its parent."""
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -34,7 +34,7 @@ def _parents() -> dict[int, int]:
 
 
 def descendants(root: int) -> list[int]:
-    """What a process has started, and what that has."""
+    """The descendants of a process."""
     children: dict[int, list[int]] = {}
     for pid, parent in _parents().items():
         children.setdefault(parent, []).append(pid)
@@ -47,7 +47,7 @@ def descendants(root: int) -> list[int]:
 
 
 def command(pid: int) -> str:
-    """A process's command line; empty once it has ended."""
+    """The command line of a process; empty after its end."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except (FileNotFoundError, ProcessLookupError):
@@ -69,7 +69,7 @@ def python_workers(root: int) -> list[int]:
 
 
 def kill_workers(root: int) -> int:
-    """SIGKILL to each of them; how many there were."""
+    """Kill the processes; returns their number."""
     workers = python_workers(root)
     for pid in workers:
         try:
@@ -104,7 +104,7 @@ class Driver:
         return self._process.poll() is None
 
     def kill_when(self, what: Callable[[], bool]) -> bool:
-        """SIGKILL once something is so; False if the driver was through before."""
+        """Kill the driver when a condition holds; false if it ended before."""
         wait_until("the moment to kill", lambda: what() or not self.running, LIFE_S)
         was_running = self.running
         self.kill()

@@ -1,4 +1,4 @@
-"""Checkpoints that lag behind what the sink has, and writers that share a name."""
+"""Checkpoints that are older than the data of the sink, and writers that share a sink id."""
 
 import shutil
 from pathlib import Path
@@ -13,13 +13,15 @@ from tests.spark.faults.pipeline import Pipeline, Source, stored
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 
 def last_batch(checkpoint: str) -> int:
     return max(int(path.name) for path in Path(checkpoint, "commits").glob("[0-9]*"))
 
 
 def forget_commit(checkpoint: str) -> None:
-    """As if the driver had died after the sink's commit and before it wrote its own."""
+    """Simulate a driver that died between the commits of the sink and of the query."""
     last = last_batch(checkpoint)
     Path(checkpoint, "commits", str(last)).unlink()
     Path(checkpoint, "commits", f".{last}.crc").unlink()
@@ -29,7 +31,7 @@ def forget_commit(checkpoint: str) -> None:
 def test_a_crash_between_the_commits_of_sink_and_query(
     spark: "SparkSession", source: Source, sink: Client, pipeline: Pipeline, shuffle: str
 ) -> None:
-    """The last batch runs again, and with it what came meanwhile: nothing of it is stored twice."""
+    """The last batch runs again, with newer messages; nothing is stored twice."""
     pipeline.shuffle = shuffle
     for _ in range(2):
         source.add(25)
@@ -43,7 +45,7 @@ def test_a_crash_between_the_commits_of_sink_and_query(
 def test_a_checkpoint_that_was_rolled_back(
     spark: "SparkSession", source: Source, sink: Client, pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    """A copy of an older checkpoint is an error that says so; nothing is stored twice."""
+    """An older copy of the checkpoint is an error; nothing is stored twice."""
     source.add(20)
     pipeline.run(spark)
     shutil.copytree(pipeline.checkpoint, tmp_path / "copy")

@@ -14,6 +14,8 @@ from tests.support.chance import seeded
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 KILLS = 2
 
 
@@ -40,10 +42,10 @@ def test_a_query_whose_driver_is_killed_again_and_again(
 
 
 @pytest.mark.timeout(300)
-def test_a_named_batch_whose_driver_is_killed(
+def test_a_batch_with_an_id_whose_driver_is_killed(
     spark: "SparkSession", sink: Client, pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    """The same sinkId and batchId again completes it."""
+    """A rerun with the same sinkId and batchId completes the write."""
     pipeline.options = {"sinkId": "once", "batchId": "7"}
     with Driver("batch", pipeline, tmp_path, "2000") as driver:
         assert driver.kill_when(lambda: total(sink) >= 100)

@@ -15,6 +15,8 @@ from tests.support.streams import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 3
 
 
@@ -27,7 +29,7 @@ def test_servers_that_are_killed_amid_batches(
     sink: Client,
     pipeline: Pipeline,
 ) -> None:
-    """The query goes on as soon as they are back: nobody restarts it."""
+    """The query continues without a restart as soon as the servers are back."""
     source.add(100)
     query = pipeline.start(pipeline.shaped(pipeline.read(spark)), now=False)
     try:

@@ -1,4 +1,4 @@
-"""Tasks that fail, workers that are killed, batches that are given up: inside one driver."""
+"""Failing tasks, killed workers and aborted batches, inside one driver."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -18,6 +18,8 @@ from tests.support.streams import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
 
 Batches = Iterator[Any]
 KILLS = 4
@@ -87,7 +89,7 @@ def test_tasks_that_fail_after_they_have_sent(
 
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("options", [{"orderBy": "n"}, {"orderBy": "", "maxRequestBytes": ""}])
-def test_rows_that_stop_coming_are_not_all_rows(
+def test_truncated_rows_are_not_sent(
     spark: "SparkSession", client: Client, sink: Client, pipeline: Pipeline, options: dict[str, str]
 ) -> None:
     """
@@ -120,7 +122,7 @@ def test_rows_that_stop_coming_are_not_all_rows(
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_a_batch_that_is_given_up_and_run_again(
+def test_an_aborted_batch_is_completed_by_a_rerun(
     spark: "SparkSession", client: Client, sink: Client, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     """All four attempts fail and Spark aborts the batch. What it stored stays, and is completed."""

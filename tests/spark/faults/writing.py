@@ -1,4 +1,4 @@
-"""A batch write of numbers: the same rows in the same partitions, whoever runs it."""
+"""A batch write of numbers, with the same rows in the same partitions at every run."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ STREAMS = 3
 
 
 def write_numbers(spark: "SparkSession", pipeline: Pipeline, count: int) -> None:
-    """So many numbers to each of three streams."""
+    """Write `count` numbers to each of three streams."""
     number = F.floor(F.col("id") / STREAMS)
     rows = spark.range(count * STREAMS).select(
         F.concat(F.lit("s"), F.col("id") % STREAMS).alias("stream"),

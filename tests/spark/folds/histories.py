@@ -1,4 +1,4 @@
-"""Histories of messages with odd spellings, and what each fold must make of them, naively."""
+"""Histories of messages in unusual JSON forms, and naive folds to compare with."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ HISTORY_MAX = 12
 
 @dataclass(frozen=True)
 class Case:
-    """A fold, what streams it is tried on, and the naive fold that it must equal."""
+    """A fold, its test streams, and the naive fold that it must equal."""
 
     spec: FoldSpec
     content_type: str
@@ -73,7 +73,7 @@ VALUES = st.recursive(NUMBERS | TEXTS | LITERALS | st.just("null"), _nested, max
 
 
 class _Number(str):
-    """A number as it is spelt."""
+    """A number with its text."""
 
     __slots__ = ()
 

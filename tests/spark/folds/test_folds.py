@@ -1,4 +1,4 @@
-"""Every fold against a naive one, whatever the pieces and wherever snapshots were taken."""
+"""Every fold equals a naive one, for any pieces and snapshots."""
 
 from collections.abc import Sequence
 
@@ -94,7 +94,7 @@ def test_the_examples_of_the_rfc(target: str, patch: str, result: str) -> None:
 @pytest.mark.parametrize(
     ("snapshot", "result"), [(b" [ ]\n", b"[1]"), (b"[ 0 ]", b"[0,1]"), (b'["]"]', b'["]",1]')]
 )
-def test_an_array_of_any_spelling_can_be_adopted(snapshot: bytes, result: bytes) -> None:
+def test_an_array_with_white_space_can_be_adopted(snapshot: bytes, result: bytes) -> None:
     fold = FoldSpec.of("concat").new(JSON)
     fold.start(snapshot)
     fold.take([b"1"])

@@ -1,4 +1,4 @@
-"""What folds refuse, where they say it is, and which snapshots they take for their own."""
+"""The messages and snapshots that folds refuse."""
 
 import pickle
 
@@ -7,6 +7,7 @@ import pytest
 from tailrace.protocol.content_type import essence
 from tailrace.protocol.errors import ContentTypeInvalid
 from tailrace.spark.folds import FOLDS, FoldInvalid, FoldSpec, MessageRefused, StateRefused
+from tests.support.garbage import garbage_collection_disabled
 
 JSON = "application/json"
 LAST = FoldSpec.of("last-write-wins", "id")
@@ -51,7 +52,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize(("name", "message"), REFUSED)
-def test_a_message_that_does_not_fit_is_refused_by_its_place(name: str, message: bytes) -> None:
+def test_an_invalid_message_is_refused_with_its_index(name: str, message: bytes) -> None:
     """Never skipped: the snapshot would replace it. Even where a later message replaces it."""
     spec = FoldSpec.of(name, "id" if name == "last-write-wins" else None)
     fold = spec.new(JSON)
@@ -73,7 +74,7 @@ def test_a_message_that_does_not_fit_is_refused_by_its_place(name: str, message:
         ("concat", b"{}"),
     ],
 )
-def test_a_snapshot_that_is_no_state_is_refused(name: str, snapshot: bytes) -> None:
+def test_a_snapshot_that_is_not_a_state_is_refused(name: str, snapshot: bytes) -> None:
     spec = FoldSpec.of(name, "id" if name == "last-write-wins" else None)
     with pytest.raises(StateRefused):
         spec.new(JSON).start(snapshot)
@@ -81,7 +82,7 @@ def test_a_snapshot_that_is_no_state_is_refused(name: str, snapshot: bytes) -> N
 
 def test_a_patch_too_deep_is_refused_and_not_a_crash() -> None:
     fold = FoldSpec.of("merge-patch").new(JSON)
-    with pytest.raises(MessageRefused):
+    with garbage_collection_disabled(), pytest.raises(MessageRefused):
         fold.take([b'{"a":' * 5000 + b"1" + b"}" * 5000])
 
 
@@ -95,7 +96,7 @@ def test_an_error_of_a_function_is_a_refusal(function: str, index: int) -> None:
 
 
 @pytest.mark.parametrize("function", ["tuples", "not_a_number"])
-def test_a_state_that_reads_back_as_another_is_refused(function: str) -> None:
+def test_a_state_that_decodes_to_another_is_refused(function: str) -> None:
     fold = FoldSpec.of(f"{__name__}:{function}").new(JSON)
     fold.start(None)
     fold.take([b"1"])
@@ -119,7 +120,7 @@ def test_a_state_that_reads_back_as_another_is_refused(function: str) -> None:
         ("json:__doc__", None),
     ],
 )
-def test_a_fold_that_cannot_be_is_refused_before_anything_runs(name: str, key: str | None) -> None:
+def test_an_invalid_fold_is_refused_before_spark_runs(name: str, key: str | None) -> None:
     with pytest.raises(FoldInvalid) as refused:
         FoldSpec.of(name, key)
     assert pickle.loads(pickle.dumps(refused.value)).args == refused.value.args
@@ -130,7 +131,7 @@ ALL = [*(FoldSpec.of(name) for name in FOLDS if name != "last-write-wins"), LAST
 
 
 @pytest.mark.parametrize("stream_type", [JSON, "text/plain; charset=utf-8", "x/y;" + "z" * 250])
-def test_each_fold_knows_its_own_snapshots_alone(stream_type: str) -> None:
+def test_a_fold_recognizes_only_its_own_snapshots(stream_type: str) -> None:
     """And what it writes is a content type that servers keep."""
     for spec in ALL:
         made = spec.snapshot_type(stream_type)
@@ -140,12 +141,12 @@ def test_each_fold_knows_its_own_snapshots_alone(stream_type: str) -> None:
 
 
 def test_a_content_type_that_is_too_long_is_refused_by_the_protocol() -> None:
-    """What the test above rests on."""
+    """An assumption of the test above."""
     with pytest.raises(ContentTypeInvalid):
         essence("x/y;" + "z" * 253)
 
 
-def test_paths_of_either_spelling_are_one() -> None:
+def test_both_forms_of_a_path_are_equal() -> None:
     assert FoldSpec.of("last-write-wins", "a.b") == FoldSpec.of("last-write-wins", "/a/b")
     dotted = FoldSpec.of("last-write-wins", "/a.b/c~1d")
     assert dotted.path == ("a.b", "c/d")
@@ -155,7 +156,7 @@ def test_paths_of_either_spelling_are_one() -> None:
 
 
 @pytest.mark.parametrize("name", FOLDS)
-def test_folds_that_look_into_messages_need_json(name: str) -> None:
+def test_folds_that_parse_messages_need_json(name: str) -> None:
     spec = FoldSpec.of(name, "id" if name == "last-write-wins" else None)
     assert spec.suits("application/vnd.x+json")
     assert spec.suits("text/plain") == (name == "concat")

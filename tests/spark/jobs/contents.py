@@ -1,4 +1,4 @@
-"""What a server has: every message of a bucket, and every stream's bytes."""
+"""The content of a server: every message of a bucket, and the bytes of every stream."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from tailrace.spark.rows import Range, RangeError, read_rows
 
 
 class Content(NamedTuple):
-    """A stream: its type, its messages as rows, and what a plain reader gets."""
+    """A stream: its type, its messages as rows, and the bytes of a catch-up read."""
 
     content_type: str
     messages: list[bytes]

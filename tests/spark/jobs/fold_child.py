@@ -12,13 +12,13 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from tailrace.spark.catalog import connect
+from tailrace.spark.connection import connect
 from tailrace.spark.folds import FoldSpec
 from tailrace.spark.jobs.fold import fold
-from tailrace.spark.jobs.fold_plan import Policy, plan
-from tailrace.spark.jobs.fold_task import FoldTask
-from tailrace.spark.jobs.fold_values import StreamFold
-from tailrace.spark.options import Connection
+from tailrace.spark.jobs.fold.plan import DuePolicy, plan
+from tailrace.spark.jobs.fold.results import StreamFold
+from tailrace.spark.jobs.fold.task import FoldTask
+from tailrace.spark.options import ConnectionOptions
 from tailrace.spark.session import new_session
 from tests.spark.jobs.fold_load import LIVING
 
@@ -30,11 +30,11 @@ def tell(results: Iterable[StreamFold]) -> None:
 
 def run_tasks(url: str) -> None:
     """What tasks do, without Spark."""
-    with connect(Connection(url=url, headers={})) as client:
+    with connect(ConnectionOptions(url=url, headers={})) as client:
         while True:
             for bucket, living in LIVING.items():
                 spec = FoldSpec.of(living.fold, living.key)
-                due = plan(client.bucket(bucket), bucket, spec, Policy(), 0).due
+                due = plan(client.bucket(bucket), bucket, spec, DuePolicy(), 0).due
                 tell(FoldTask(spec).fold_streams(client, due))
 
 

@@ -162,7 +162,7 @@ class Load:
             thread.start()
 
     def has_grown(self, sent: Sequence[int]) -> bool:
-        """Whether all streams have more than so many messages each."""
+        """Whether every stream has more than this many messages."""
         return all(
             len(writer.sent) > count for writer, count in zip(self.writers, sent, strict=True)
         )

@@ -19,6 +19,8 @@ from tests.support.server import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 BUCKET = "2026"  # A name that readers of directories take for a number.
 
 
@@ -94,10 +96,10 @@ def test_other_readers_of_parquet_see_each_row_once_by_bucket_and_day(
 
 
 @pytest.mark.usefixtures("bucket")
-def test_a_table_and_a_checkpoint_that_do_not_belong_together_are_refused(
+def test_a_checkpoint_of_another_table_is_refused(
     spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
-    """A checkpoint put back would lose what came since, one that is lost would double all."""
+    """A checkpoint that is set back would lose messages, a lost one would duplicate all."""
     table, checkpoint, backup = (tmp_path / name for name in ("table", "checkpoint", "backup"))
 
     def run(where: Path) -> None:
@@ -116,19 +118,19 @@ def test_a_table_and_a_checkpoint_that_do_not_belong_together_are_refused(
     run(checkpoint)
     assert stored(spark, table) == {key: list(range(6)) for key in ("a", "b", "c%d")}
     shutil.rmtree(table)
-    with pytest.raises(CheckpointTaken, match="miss what came before"):
+    with pytest.raises(CheckpointTaken, match="miss earlier messages"):
         run(checkpoint)
 
 
 @pytest.mark.usefixtures("bucket")
-def test_an_archive_that_goes_on_takes_what_comes_until_it_is_stopped(
+def test_an_endless_archive_stores_new_messages_until_it_is_stopped(
     spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     table = tmp_path / "table"
     filled = False
 
     def stopped() -> bool:
-        """More comes once the first batch is there; then it waits for that."""
+        """Append more after the first batch, and wait until it is stored."""
         nonlocal filled
         if count_rows(table) and not filled:
             fill(client, 5, 5)

@@ -1,4 +1,4 @@
-"""A mirror has what its source has: each message once, in order, with its boundaries."""
+"""A mirror has the messages of its source, each once, in order, with their boundaries."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def run(spark: SparkSession, source: Client, target: Client, at: Path, **more: i
     )
 
 
-def test_all_of_it_and_then_what_is_new(
+@pytest.mark.slow
+def test_a_mirror_copies_everything_and_then_only_new_messages(
     spark: SparkSession, client: Client, mirrored: Client, tmp_path: Path
 ) -> None:
     """Read by many tasks, in several batches; closing and empty streams come over too."""
@@ -108,6 +109,7 @@ def test_all_of_it_and_then_what_is_new(
     assert content(mirrored) == content(client)
 
 
+@pytest.mark.slow
 def test_a_batch_whose_commit_was_lost_is_stored_once(
     spark: SparkSession, client: Client, mirrored: Client, tmp_path: Path
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_batch_whose_commit_was_lost_is_stored_once(
     assert content(mirrored) == content(client)
 
 
+@pytest.mark.slow
 def test_a_restart_with_other_partitions_is_refused(
     spark: SparkSession, client: Client, mirrored: Client, tmp_path: Path
 ) -> None:
@@ -134,7 +137,8 @@ def test_a_restart_with_other_partitions_is_refused(
     assert run(spark, client, mirrored, at).messages == 0
 
 
-def test_it_follows_what_is_written_and_closed(
+@pytest.mark.slow
+def test_a_mirror_follows_appends_and_closing(
     spark: SparkSession, client: Client, mirrored: Client, tmp_path: Path
 ) -> None:
     bucket = client.bucket(BUCKET)
@@ -172,7 +176,7 @@ def test_it_follows_what_is_written_and_closed(
 
 
 class Other(BaseHTTPRequestHandler):
-    """A server that has never heard of what only ours answers."""
+    """A server without the requests that only Tailrace supports."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -200,11 +204,11 @@ def elsewhere() -> Iterator[str]:
 def test_a_source_without_numbers_is_refused(
     elsewhere: str, tmp_path: Path, streams: tuple[str, ...]
 ) -> None:
-    """Before anything is noted, made or read: its messages would be sorted by their values."""
+    """It is refused before anything is stored: its messages would be sorted by value."""
     at = tmp_path / "checkpoint"
     nobody = "http://127.0.0.1:1"
     no_spark = cast("SparkSession", None)
-    with pytest.raises(MirrorUnsupported, match="needs a Tailrace server") as refused:
+    with pytest.raises(MirrorUnsupported, match="must be a Tailrace server") as refused:
         mirror(no_spark, url=elsewhere, target_url=nobody, checkpoint=str(at), streams=streams)
     assert refused.value.url == (elsewhere if len(streams) == 1 else streams[1])
     assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)

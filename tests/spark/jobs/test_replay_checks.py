@@ -17,6 +17,8 @@ from tests.support.server import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.slow
+
 NOBODY = "http://127.0.0.1:1"
 Archived = Callable[..., Path]
 Row = tuple[str | None, str, int | None, int | None]
@@ -59,7 +61,7 @@ def send(
 
 
 @pytest.mark.timeout(180)
-def test_streams_of_several_buckets_are_not_made_one(
+def test_streams_of_the_same_name_are_not_merged(
     spark: "SparkSession", archived: Archived, server: ServerProcess, client: Client
 ) -> None:
     """Nor one of a bucket and one without; where each keeps its bucket, nothing is mixed."""
@@ -70,7 +72,7 @@ def test_streams_of_several_buckets_are_not_made_one(
         ("stream = 's'", "s", {"left", "right"}),
         ("stream = 'p'", "p", {None, "right"}),
     ):
-        with pytest.raises(ReplayAmbiguous, match="replay each bucket by itself") as refused:
+        with pytest.raises(ReplayAmbiguous, match="replay each bucket separately") as refused:
             send(spark, table, bucket="both", where=where)
         assert (refused.value.stream, set(refused.value.buckets)) == (stream, buckets)
         assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
@@ -104,7 +106,7 @@ def test_a_later_stream_with_lower_numbers_is_another_one(
 
 
 @pytest.mark.timeout(180)
-def test_a_clock_that_was_set_back_makes_no_other_stream(
+def test_a_clock_that_was_set_back_is_not_another_stream(
     spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     """Offsets as the server gives them say that one message follows the other."""

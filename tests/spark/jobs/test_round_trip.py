@@ -18,6 +18,8 @@ from tests.support.server import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 BUCKET = "trip"
 TYPES = ("application/json", "text/plain; charset=utf-8", "application/octet-stream", "image/png")
 
@@ -106,7 +108,7 @@ def test_random_streams_come_back_as_they_were(
 
 
 @pytest.mark.timeout(180)
-def test_a_replay_that_failed_half_way_is_completed(
+def test_an_interrupted_replay_is_completed(
     spark: "SparkSession", client: Client, server: ServerProcess,
     other: ServerProcess, tmp_path: Path,
 ) -> None:  # fmt: skip
@@ -137,7 +139,7 @@ def test_a_replay_that_failed_half_way_is_completed(
 
 
 @pytest.mark.timeout(180)
-def test_a_stream_that_was_made_again_is_not_mixed_with_the_old_one(
+def test_a_stream_that_was_created_again_is_not_mixed_with_the_old_one(
     spark: "SparkSession", client: Client, server: ServerProcess, tmp_path: Path
 ) -> None:
     table = tmp_path / "table"
@@ -156,7 +158,7 @@ def test_a_stream_that_was_made_again_is_not_mixed_with_the_old_one(
 
 
 @pytest.mark.timeout(180)
-def test_streams_without_a_bucket_come_back_to_their_paths(
+def test_streams_without_a_bucket_return_to_their_paths(
     spark: "SparkSession", client: Client, server: ServerProcess,
     other: ServerProcess, tmp_path: Path,
 ) -> None:  # fmt: skip

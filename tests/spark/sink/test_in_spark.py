@@ -16,6 +16,8 @@ from tests.support.server import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.slow
+
 CREATE = {"createStreams": "true", "createBuckets": "true"}
 
 
@@ -72,7 +74,7 @@ def test_a_batch_write_by_column_in_order(spark: "SparkSession", client: Client)
     assert stored(client, "batch") == expected(5000)
 
 
-def test_a_task_that_fails_is_tried_again_and_stores_nothing_twice(
+def test_a_retried_task_stores_nothing_twice(
     spark: "SparkSession", client: Client, tmp_path: Path
 ) -> None:
     """
@@ -96,7 +98,7 @@ def test_a_task_that_fails_is_tried_again_and_stores_nothing_twice(
     assert [item.value["id"] for item in client.stream("retry").read_json()] == list(range(2000))
 
 
-def test_a_named_batch_that_runs_again_stores_nothing_twice(
+def test_a_batch_with_an_id_that_runs_again_stores_nothing_twice(
     spark: "SparkSession", client: Client
 ) -> None:
     def run(batch: int) -> None:
@@ -120,7 +122,7 @@ def test_a_named_batch_that_runs_again_stores_nothing_twice(
         ({"bucket": "none", "sinkId": "x"}, "needs a batchId"),
     ],
 )
-def test_errors_reach_the_user_with_what_to_do(
+def test_errors_of_tasks_reach_the_user(
     spark: "SparkSession", client: Client, options: dict[str, str], words: str
 ) -> None:
     with pytest.raises(PySparkException, match=words):
@@ -181,7 +183,7 @@ def query(spark: "SparkSession", server: ServerProcess, tmp_path: Path) -> Query
     return Query(spark, server, tmp_path)
 
 
-def test_a_query_goes_on_where_it_was_and_repeats_nothing(query: Query, client: Client) -> None:
+def test_a_restarted_query_continues_and_repeats_nothing(query: Query, client: Client) -> None:
     """
     Method: several batches; then the driver "dies" after the sink's commit and before its own, so
     that a batch is written again; then more batches.
@@ -222,7 +224,7 @@ def test_bytes_keep_their_boundaries(spark: "SparkSession", client: Client) -> N
     assert sorted(found) == sorted(values)
 
 
-def test_a_session_that_may_change_partitions_is_told_what_to_set(
+def test_a_session_with_unstable_partitions_is_refused(
     spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     setting = "spark.sql.adaptive.streaming.stateless.enabled"

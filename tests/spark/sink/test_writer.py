@@ -31,7 +31,8 @@ from pyspark.sql.types import (
 
 from tailrace.client import Client, NotFound, ProducerClaim, StreamName
 from tailrace.spark.options import OptionInvalid, write_options
-from tailrace.spark.sink import lanes as lanes_module
+from tailrace.spark.sink import parallel_sender as sender_module
+from tailrace.spark.sink.append_requests import Appender, AppendRequest
 from tailrace.spark.sink.errors import (
     BucketMissing,
     ColumnsInvalid,
@@ -46,9 +47,8 @@ from tailrace.spark.sink.errors import (
     TypeConflict,
     ValueInvalid,
 )
-from tailrace.spark.sink.lanes import Lanes
-from tailrace.spark.sink.sending import Append, Appender
-from tailrace.spark.sink.writer import TailraceStreamWriter, TailraceWriter, Written
+from tailrace.spark.sink.parallel_sender import ParallelSender
+from tailrace.spark.sink.writer import TailraceStreamWriter, TailraceWriter, TaskSummary
 from tests.support.server import ServerProcess
 
 _names = itertools.count()
@@ -93,7 +93,7 @@ def writer(url: str, columns: Iterable[str], **given: str) -> TailraceWriter:
     return TailraceWriter(write_options({"url": url, **given}), schema(columns))
 
 
-def write(url: str, rows: list[dict[str, Any]], **given: str) -> Written:
+def write(url: str, rows: list[dict[str, Any]], **given: str) -> TaskSummary:
     return writer(url, rows[0], **given).write(batches(rows))
 
 
@@ -133,7 +133,7 @@ def test_a_batch_that_is_written_twice_is_stored_once(client: Client, name: str)
     assert values_of(client, name) == loaded(rows) * 3
 
 
-def test_the_next_attempt_completes_one_that_ended_half_way(client: Client, name: str) -> None:
+def test_the_next_attempt_completes_an_interrupted_one(client: Client, name: str) -> None:
     client.stream(name).create("application/json")
     rows = numbers(600)
     given = {"stream": name, "stableInput": "true", "maxRequestBytes": "2000"}
@@ -161,7 +161,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     left = itertools.count(count, -1)
     send = Appender.send
 
-    def counted(self: Appender, append: Append) -> bool:
+    def counted(self: Appender, append: AppendRequest) -> bool:
         if next(left) <= 0:
             raise Stop
         return send(self, append)
@@ -205,7 +205,7 @@ def test_two_attempts_at_once_store_each_row_once(client: Client, name: str) -> 
     rows = numbers(2000)
     given = {"stream": name, "createStreams": "true", "orderBy": "at", "maxRequestBytes": "2000"}
     task = writer(client.url, rows[0], **given)
-    done: list[Written] = []
+    done: list[TaskSummary] = []
 
     def attempt(seed: int) -> None:
         mine = random.Random(seed).sample(rows, len(rows))
@@ -220,9 +220,7 @@ def test_two_attempts_at_once_store_each_row_once(client: Client, name: str) -> 
     assert sum(each.duplicates for each in done) == done[0].requests == done[1].requests
 
 
-def test_without_an_order_the_first_attempt_that_arrives_is_kept_whole(
-    client: Client, name: str
-) -> None:
+def test_without_an_order_the_first_attempt_is_stored_as_a_whole(client: Client, name: str) -> None:
     rows = numbers(300)
     task = writer(client.url, rows[0], stream=name, createStreams="true")
     task.write(batches(rows))
@@ -231,7 +229,7 @@ def test_without_an_order_the_first_attempt_that_arrives_is_kept_whole(
     assert (again.requests, again.duplicates) == (1, 1)
 
 
-def test_an_order_that_is_set_after_an_attempt_finds_what_that_stored(
+def test_setting_an_order_after_a_failed_attempt_completes_the_batch(
     client: Client, name: str
 ) -> None:
     """
@@ -253,7 +251,7 @@ def test_an_order_that_is_set_after_an_attempt_finds_what_that_stored(
 
 
 def write_half_and_hang(task: TailraceWriter, rows: list[dict[str, Any]]) -> None:
-    """What a worker does that will be killed."""
+    """Run in a process that will be killed."""
 
     def endless() -> Iterator[Any]:
         yield from itertools.islice(batches(rows), 3)
@@ -285,9 +283,7 @@ def test_a_worker_that_is_killed_leaves_what_the_next_one_completes(
     assert values_of(client, name) == loaded(rows)
 
 
-def test_a_server_that_is_killed_and_comes_back_has_each_row_once(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_restarted_server_has_each_row_once(tmp_path: Path, name: str) -> None:
     rows = numbers(600)
     with ServerProcess(tmp_path) as server, Client(server.url) as client:
         given = {"stream": name, "createStreams": "true", "stableInput": "true"}
@@ -305,6 +301,7 @@ def test_a_server_that_is_killed_and_comes_back_has_each_row_once(
 # -- where rows go ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_thousands_of_streams_by_column(client: Client, name: str) -> None:
     rng = random.Random(3)
     rows = [
@@ -335,7 +332,7 @@ def test_thousands_of_streams_by_column(client: Client, name: str) -> None:
         ({"bucket": None}, "the column bucket is null: fill it, or drop the column"),
     ],
 )
-def test_a_row_that_does_not_say_where_to_go(
+def test_a_row_without_a_valid_stream(
     client: Client, row: dict[str, str | None], words: str
 ) -> None:
     rows = [{"value": "1", "stream": "s", "bucket": "buck"} for _ in range(3)]
@@ -346,7 +343,7 @@ def test_a_row_that_does_not_say_where_to_go(
         client.bucket("buck").info()
 
 
-def test_streams_are_created_with_type_and_life_if_asked(client: Client, name: str) -> None:
+def test_streams_are_created_with_content_type_and_ttl(client: Client, name: str) -> None:
     rows = [{"value": "hi", "stream": "s", "content_type": "text/plain"}]
     with pytest.raises(StreamMissing, match="createStreams=true"):
         write(client.url, rows, bucket=name)
@@ -400,7 +397,7 @@ def test_bytes_keep_their_boundaries(client: Client, name: str) -> None:
     assert found.messages == values
 
 
-def test_what_is_not_json_stops_the_write_before_its_request(client: Client, name: str) -> None:
+def test_invalid_json_stops_the_write_before_its_request(client: Client, name: str) -> None:
     """`1,2` would be two messages in an array, and no server could tell."""
     client.stream(name).create("application/json")
     rows = numbers(100)
@@ -427,13 +424,15 @@ def test_an_older_batch_is_fenced(client: Client, name: str) -> None:
     assert values_of(client, name) == loaded(rows)
 
 
-def test_a_closed_stream_takes_no_more_but_knows_what_it_has(client: Client, name: str) -> None:
+def test_a_closed_stream_refuses_new_requests_and_acknowledges_old_ones(
+    client: Client, name: str
+) -> None:
     rows = numbers(3)
     task = writer(client.url, rows[0], stream=name, createStreams="true")
     task.write(batches(rows))
     client.stream(name).close()
     assert task.write(batches(rows)).duplicates == 1
-    with pytest.raises(SinkClosed, match="takes no more"):
+    with pytest.raises(SinkClosed, match="accepts no more"):
         write(client.url, rows, stream=name)
 
 
@@ -459,7 +458,7 @@ def test_a_stream_that_is_deleted_within_a_batch(
     task = writer(client.url, rows[0], stableInput="true", **given)
     send = Appender.send
 
-    def deleting(self: Appender, append: Append) -> bool:
+    def deleting(self: Appender, append: AppendRequest) -> bool:
         if append.claim.seq == 3:
             client.stream(name).delete()
             if created_anew:
@@ -524,7 +523,7 @@ def test_ids_are_checked(
 
 
 class Task:
-    """What a task knows."""
+    """A fake task context."""
 
     def __init__(self, partition: int, **properties: str) -> None:
         self.partition = partition
@@ -537,10 +536,10 @@ class Task:
         return self.properties.get(name)
 
 
-def test_batches_of_a_query_are_told_apart_by_what_the_task_knows(
+def test_the_batch_and_query_ids_come_from_the_task(
     client: Client, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write_as(partition: int, batch: int, **given: str) -> Written:
+    def write_as(partition: int, batch: int, **given: str) -> TaskSummary:
         task = Task(
             partition,
             streaming_sql_batchId=str(batch),
@@ -549,7 +548,7 @@ def test_batches_of_a_query_are_told_apart_by_what_the_task_knows(
         )
         monkeypatch.setattr(TaskContext, "get", lambda: task)
         # There is no worker here whose rows could be cut off.
-        monkeypatch.setattr("tailrace.spark.sink.writer.until_the_end", iter)
+        monkeypatch.setattr("tailrace.spark.sink.writer.complete_input", iter)
         options = write_options({"url": client.url, "stream": name, **given})
         rows = [{"value": json.dumps([partition, batch])}]
         return TailraceStreamWriter(options, schema(["value"])).write(batches(rows))
@@ -565,8 +564,8 @@ def test_batches_of_a_query_are_told_apart_by_what_the_task_knows(
     assert values_of(client, name) == [[0, 0], [0, 1], [1, 1], [0, 2], [0, 1]]
 
 
-def test_abort_says_what_may_be_stored(caplog: pytest.LogCaptureFixture) -> None:
-    done = Written(partition=0, streams=1, requests=3, duplicates=0)
+def test_abort_logs_how_much_is_stored(caplog: pytest.LogCaptureFixture) -> None:
+    done = TaskSummary(partition=0, streams=1, requests=3, duplicates=0)
     options = {"url": URL, "stream": "s"}
     streaming = TailraceStreamWriter(write_options(options), schema(["value"]))
     streaming.abort([done, None], 7)
@@ -579,10 +578,10 @@ def test_abort_says_what_may_be_stored(caplog: pytest.LogCaptureFixture) -> None
     assert "sinkId and a batchId" in third
 
 
-# -- lanes --------------------------------------------------------------------------------------
+# -- sender --------------------------------------------------------------------------------------
 
 
-def test_lanes_keep_the_order_of_each_stream_and_share_the_work() -> None:
+def test_requests_of_a_stream_are_sent_in_order_by_several_threads() -> None:
     """
     Goal: streams overtake each other, a stream's requests never. Method: the first stream's
     request waits until another stream's is sent, which only another lane can do.
@@ -591,7 +590,7 @@ def test_lanes_keep_the_order_of_each_stream_and_share_the_work() -> None:
     overtaken = threading.Event()
     lock = threading.Lock()
 
-    def send(append: Append) -> bool:
+    def send(append: AppendRequest) -> bool:
         if append.name.stream == "s0" and append.claim.seq == 0:
             assert overtaken.wait(30)
         with lock:
@@ -600,38 +599,38 @@ def test_lanes_keep_the_order_of_each_stream_and_share_the_work() -> None:
             overtaken.set()
         return False
 
-    lanes = Lanes(send)
+    sender = ParallelSender(send)
     for append in _appends(streams=9, count=5):
-        lanes.put(append)
-    lanes.finish()
-    lanes.close()
-    assert lanes.requests == len(sent) == 45
+        sender.put(append)
+    sender.finish()
+    sender.close()
+    assert sender.requests == len(sent) == 45
     for at in range(9):
         assert [seq for name, seq in sent if name == f"s{at}"] == list(range(5))
 
 
-def test_a_failure_in_a_lane_reaches_the_caller_and_stops_the_rest(
+def test_a_failed_request_stops_the_others_and_is_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lanes_module, "WAITING_BYTES_MAX", 20)
-    sent: list[Append] = []
+    monkeypatch.setattr(sender_module, "PENDING_BYTES_MAX", 20)
+    sent: list[AppendRequest] = []
 
-    def send(append: Append) -> bool:
+    def send(append: AppendRequest) -> bool:
         sent.append(append)
         if append.claim.seq == 3:
             raise Stop
         return False
 
-    lanes = Lanes(send, lanes_max=1)
+    sender = ParallelSender(send, threads_max=1)
     with pytest.raises(Stop):
-        deque(map(lanes.put, _appends(streams=1, count=1000)))
+        deque(map(sender.put, _appends(streams=1, count=1000)))
     with pytest.raises(Stop):
-        lanes.finish()
-    lanes.close()
+        sender.finish()
+    sender.close()
     assert [append.claim.seq for append in sent] == [0, 1, 2, 3]
 
 
-def _appends(streams: int, count: int) -> Iterator[Append]:
+def _appends(streams: int, count: int) -> Iterator[AppendRequest]:
     for at, seq in itertools.product(range(streams), range(count)):
         claim = ProducerClaim("p", 0, seq)
-        yield Append(StreamName("buck", f"s{at}"), "text/plain", claim, b"12345")
+        yield AppendRequest(StreamName("buck", f"s{at}"), "text/plain", claim, b"12345")

@@ -13,10 +13,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from tailrace.client import Client
-from tailrace.spark.loss import DataLost, MessagesGone, StreamGone, StreamReplaced
 from tailrace.spark.options import OptionInvalid
-from tailrace.spark.planning import Partition
-from tailrace.spark.source import TailraceDataSource
+from tailrace.spark.source.data_source import TailraceDataSource
+from tailrace.spark.source.errors import MessagesGone, StreamGone, StreamReplaced
+from tailrace.spark.source.planning import SourcePartition
 from tests.support.server import ServerProcess
 
 ALL = ReadAllAvailable()
@@ -83,7 +83,7 @@ def create(client: Client, bucket: str, **streams: list[Any]) -> None:
         client.bucket(bucket).stream(name).create("application/json", body=json.dumps(values))
 
 
-def test_a_plan_depends_on_its_marks_alone(client: Client, server: ServerProcess) -> None:
+def test_a_plan_depends_on_its_read_positions_alone(client: Client, server: ServerProcess) -> None:
     create(client, "pure", a=list(range(5000)), b=[1])
     query = Query(stream_reader(server, bucket="pure", partitionBytes="4000"))
     start = query.at
@@ -94,13 +94,15 @@ def test_a_plan_depends_on_its_marks_alone(client: Client, server: ServerProcess
     server.start()
     another = stream_reader(server, bucket="pure", partitionBytes="4000")
     again = another.partitions(start, end)
-    spans = [part.spans for part in planned if isinstance(part, Partition)]
-    assert len(spans) > 2
-    assert [part.spans for part in again if isinstance(part, Partition)] == spans
+    ranges = [part.ranges for part in planned if isinstance(part, SourcePartition)]
+    assert len(ranges) > 2
+    assert [part.ranges for part in again if isinstance(part, SourcePartition)] == ranges
     assert rows_of(another, list(again)) == {"a": list(range(5000)), "b": [1]}
 
 
-def test_nothing_new_is_the_same_offset(client: Client, server: ServerProcess) -> None:
+def test_without_new_messages_the_offset_stays_the_same(
+    client: Client, server: ServerProcess
+) -> None:
     create(client, "quiet", a=[1])
     query = Query(stream_reader(server, bucket="quiet"))
     query.batch()
@@ -109,7 +111,7 @@ def test_nothing_new_is_the_same_offset(client: Client, server: ServerProcess) -
     assert planned == []
 
 
-def test_only_what_changed_is_planned(client: Client, server: ServerProcess) -> None:
+def test_only_changed_streams_are_planned(client: Client, server: ServerProcess) -> None:
     names = {f"s{number}": [number] for number in range(60)}
     create(client, "many", **names)
     query = Query(stream_reader(server, bucket="many"))
@@ -120,7 +122,7 @@ def test_only_what_changed_is_planned(client: Client, server: ServerProcess) -> 
     assert query.batch() == {"late": [1]}
 
 
-def test_a_server_that_forgot_what_changed_is_listed_again(
+def test_a_server_without_its_change_history_is_listed_again(
     client: Client, server: ServerProcess
 ) -> None:
     create(client, "forget", a=[1], b=[1])
@@ -132,7 +134,7 @@ def test_a_server_that_forgot_what_changed_is_listed_again(
     assert query.batch() == {"b": [2]}
 
 
-def test_limits_share_out_what_a_batch_may_have(client: Client, server: ServerProcess) -> None:
+def test_limits_are_shared_among_streams(client: Client, server: ServerProcess) -> None:
     create(client, "shares", a=list(range(90)), b=list(range(10)))
     query = Query(stream_reader(server, bucket="shares", maxMessagesPerTrigger="20"))
     limit = query.reader.getDefaultReadLimit()
@@ -152,7 +154,9 @@ def test_limits_share_out_what_a_batch_may_have(client: Client, server: ServerPr
     assert sum(map(len, other.batch(ALL).values())) == 100
 
 
-def test_all_that_is_there_now_has_an_end(client: Client, server: ServerProcess) -> None:
+def test_available_now_ends_with_the_data_at_its_start(
+    client: Client, server: ServerProcess
+) -> None:
     """AvailableNow: what comes after its start belongs to the next run."""
     create(client, "fixed", a=[1])
     query = Query(stream_reader(server, bucket="fixed"))
@@ -163,7 +167,7 @@ def test_all_that_is_there_now_has_an_end(client: Client, server: ServerProcess)
 
 
 @pytest.mark.parametrize("loose", [False, True])
-def test_a_stream_that_goes_before_it_is_read(
+def test_a_stream_deleted_between_planning_and_reading(
     client: Client, server: ServerProcess, loose: bool
 ) -> None:
     create(client, "goes", a=[1, 2], b=[3])
@@ -179,7 +183,7 @@ def test_a_stream_that_goes_before_it_is_read(
 
 
 @pytest.mark.parametrize("loose", [False, True])
-def test_a_stream_that_is_replaced_before_it_is_read(
+def test_a_stream_replaced_between_planning_and_reading(
     client: Client, server: ServerProcess, loose: bool
 ) -> None:
     create(client, "swaps", a=[1, 2])
@@ -195,7 +199,9 @@ def test_a_stream_that_is_replaced_before_it_is_read(
         assert rows_of(reader, planned) == {}
 
 
-def test_a_snapshot_that_comes_before_it_is_read(client: Client, server: ServerProcess) -> None:
+def test_a_snapshot_published_between_planning_and_reading(
+    client: Client, server: ServerProcess
+) -> None:
     create(client, "snap", a=[])
     stream = client.bucket("snap").stream("a")
     middle = stream.append_json(1, 2).next_offset
@@ -216,19 +222,12 @@ def test_a_snapshot_that_comes_before_it_is_read(client: Client, server: ServerP
     assert rows_of(*plans["boot"]) == {"a": ["first two", 3]}
 
 
-def test_what_is_lost_can_travel_between_processes() -> None:
-    for kind in (StreamGone, StreamReplaced, MessagesGone):
-        error: DataLost = pickle.loads(pickle.dumps(kind("name", "offset")))
-        assert type(error) is kind
-        assert "'name'" in str(error)
-
-
 @pytest.mark.parametrize("selection", [{"bucket": "named"}, {"bucket": "named", "stream": "a"}])
 @pytest.mark.parametrize("values", [[7], [7, 8, 9]])
-def test_a_stream_that_was_created_anew_is_another_one(
+def test_a_stream_that_was_created_again_is_detected(
     client: Client, server: ServerProcess, selection: dict[str, str], values: list[int]
 ) -> None:
-    """However it is named, and whether the new one is shorter or as long."""
+    """For every selection, and for a shorter and an equally long stream."""
     create(client, "named", a=[1, 2, 3])
     strict = Query(stream_reader(server, **selection))
     loose = Query(stream_reader(server, **selection, failOnDataLoss="false"))
@@ -240,7 +239,7 @@ def test_a_stream_that_was_created_anew_is_another_one(
     assert loose.batch() == {"a": values}
 
 
-def test_a_named_stream_that_is_closed_and_read_may_go(
+def test_a_closed_stream_that_was_read_may_be_deleted(
     client: Client, server: ServerProcess
 ) -> None:
     create(client, "finish", a=[1], b=[2])
@@ -251,7 +250,7 @@ def test_a_named_stream_that_is_closed_and_read_may_go(
     assert query.batch() == {}
 
 
-def test_a_batch_that_is_read_again_reads_the_same_stream_or_none(
+def test_a_repeated_batch_of_a_replaced_stream_is_an_error(
     client: Client, server: ServerProcess
 ) -> None:
     """A restart replays the last batch of the log before it looks at anything else."""
@@ -265,7 +264,7 @@ def test_a_batch_that_is_read_again_reads_the_same_stream_or_none(
 
 
 @pytest.mark.parametrize("loose", [False, True])
-def test_a_stream_that_goes_while_a_batch_is_cut(
+def test_a_stream_deleted_while_a_batch_is_planned(
     client: Client, server: ServerProcess, loose: bool
 ) -> None:
     create(client, "cutting", a=list(range(50)), b=list(range(50)))
@@ -286,9 +285,7 @@ def test_a_stream_that_goes_while_a_batch_is_cut(
     assert found == list(range(50))
 
 
-def test_offsets_for_streams_that_are_not_there_are_refused(
-    client: Client, server: ServerProcess
-) -> None:
+def test_offsets_of_unknown_streams_are_refused(client: Client, server: ServerProcess) -> None:
     create(client, "spelt", orders=[1])
     reader = stream_reader(server, bucket="spelt", startingOffsets='{"order": "-1"}')
     with pytest.raises(OptionInvalid, match="'order'"):

@@ -14,6 +14,8 @@ from tests.support.server import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.slow
+
 Read = Callable[..., "DataFrame"]
 
 
@@ -103,7 +105,7 @@ def test_text_and_picked_columns(client: Client, read: Read) -> None:
         read("message string", bucket="texts").collect()
 
 
-def test_typed_columns_and_what_does_not_fit(client: Client, read: Read) -> None:
+def test_typed_columns_and_rescued_values(client: Client, read: Read) -> None:
     fill(client, "typed", {"a": [{"id": 1, "name": "one"}, {"id": "2", "more": True}, 3]})
     frame = read("id long, name string, _message long, _rescued string", bucket="typed")
     assert [tuple(row) for row in frame.orderBy("_message").collect()] == [
@@ -113,7 +115,7 @@ def test_typed_columns_and_what_does_not_fit(client: Client, read: Read) -> None
     ]
 
 
-def test_offsets_where_to_start_and_to_end(client: Client, read: Read) -> None:
+def test_starting_and_ending_offsets(client: Client, read: Read) -> None:
     fill(client, "bounds", {"a": list(range(10)), "b": list(range(5))})
     rows = read(bucket="bounds", stream="a").orderBy("message").collect()
     start, end = json.dumps({"a": rows[3].offset}), json.dumps({"a": rows[7].offset})
@@ -155,7 +157,7 @@ def test_the_view_of_sql_and_its_options(
         spark.catalog.dropTempView("rows_of_sql1")
 
 
-def test_what_is_covered_by_a_snapshot_is_gone_or_comes_as_one(client: Client, read: Read) -> None:
+def test_messages_covered_by_a_snapshot(client: Client, read: Read) -> None:
     fill(client, "snaps", {"a": [1, 2, 3, 4]})
     stream = client.bucket("snaps").stream("a")
     rows = read(bucket="snaps").orderBy("message").collect()
@@ -184,6 +186,6 @@ def test_what_is_covered_by_a_snapshot_is_gone_or_comes_as_one(client: Client, r
         ({}, "what to read"),
     ],
 )
-def test_what_cannot_be_read_is_said(options: dict[str, str], says: str, read: Read) -> None:
+def test_unreadable_streams_are_errors(options: dict[str, str], says: str, read: Read) -> None:
     with pytest.raises(PySparkException, match=says):
         read(**options).collect()

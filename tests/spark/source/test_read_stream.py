@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+pytestmark = pytest.mark.slow
+
 
 class Table:
     """What a query wrote, batch by batch; a batch that comes again replaces itself."""
@@ -85,7 +87,7 @@ def test_rows_come_as_they_are_appended_and_new_streams_too(client: Client, star
     query.stop()
 
 
-def test_a_restart_goes_on_where_it_was(client: Client, start: Start) -> None:
+def test_a_restarted_query_continues(client: Client, start: Start) -> None:
     create(client, "again", "a", "b")
     bucket, table = client.bucket("again"), Table()
     for number in range(3):
@@ -112,7 +114,7 @@ def test_limits_cut_micro_batches_and_lose_nothing(client: Client, start: Start)
     assert len(table.batches) > 2
 
 
-def test_what_is_behind_is_in_the_progress(client: Client, start: Start) -> None:
+def test_the_backlog_is_in_the_progress(client: Client, start: Start) -> None:
     create(client, "lag1", "a")
     client.bucket("lag1").stream("a").append_json(*range(50))
     query = start(Table(), now=True, bucket="lag1", maxMessagesPerTrigger="20")
@@ -121,7 +123,7 @@ def test_what_is_behind_is_in_the_progress(client: Client, start: Start) -> None
     assert lags[-1] == {"streamsBehind": 0, "messagesBehind": 0, "bytesBehind": 0}
 
 
-def test_latest_starts_with_what_comes(client: Client, start: Start) -> None:
+def test_latest_starts_with_new_messages(client: Client, start: Start) -> None:
     create(client, "late", "a")
     stream, table = client.bucket("late").stream("a"), Table()
     stream.append_json(1)
@@ -149,7 +151,7 @@ def test_streams_that_are_gone_obey_fail_on_data_loss(client: Client, start: Sta
     assert table.values()["b"] == [1, 2]
 
 
-def test_a_stream_that_was_replaced_is_noticed(client: Client, start: Start) -> None:
+def test_a_replaced_stream_is_detected(client: Client, start: Start) -> None:
     create(client, "swap", "a")
     bucket, table = client.bucket("swap"), Table()
     bucket.stream("a").append_json(1)
@@ -162,7 +164,7 @@ def test_a_stream_that_was_replaced_is_noticed(client: Client, start: Start) -> 
     assert table.values() == {"a": [1, 7, 8, 9]}
 
 
-def test_a_server_that_is_killed_and_comes_back_costs_nothing(
+def test_a_restarted_server_does_not_fail_the_fold(
     client: Client, server: ServerProcess, start: Start
 ) -> None:
     create(client, "kill", "a")

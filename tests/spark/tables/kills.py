@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from tests.spark.tables.plain import (
+from tests.spark.tables.other_readers import (
     column_types,
     commit,
     compact,

@@ -21,7 +21,7 @@ from tailrace.spark.tables import (
     open_table,
 )
 from tailrace.spark.tables.files import alone, local_path
-from tests.spark.tables.plain import (
+from tests.spark.tables.other_readers import (
     column_types,
     commit,
     compact,
@@ -65,7 +65,7 @@ def test_an_empty_batch_is_remembered(format: str, tmp_path: Path) -> None:
     assert table.committed(2) and read(table) == rows(1)
 
 
-def test_applications_count_for_themselves(format: str, tmp_path: Path) -> None:
+def test_applications_have_separate_batch_ids(format: str, tmp_path: Path) -> None:
     one, other = (new_table(format, tmp_path, application=name) for name in ("one", "other"))
     commit(one, 7, rows(7))
     assert not other.committed(0)
@@ -86,7 +86,7 @@ def test_compaction_keeps_every_row_and_the_batches(format: str, tmp_path: Path)
     assert compact(table).before == 0
 
 
-def test_a_checkpoint_that_went_back_is_refused(format: str, tmp_path: Path) -> None:
+def test_a_checkpoint_that_was_set_back_is_refused(format: str, tmp_path: Path) -> None:
     """The same id with other contents: what it has more would be lost."""
     table = new_table(format, tmp_path)
     commit(table, 0, rows(0), source="bucket", mark="to 6")
@@ -150,8 +150,8 @@ def test_a_table_is_of_one_kind(tmp_path: Path) -> None:
         open_table("parquet", tmp_path)
 
 
-def test_a_table_that_is_not_there_is_not_made_by_reading(tmp_path: Path) -> None:
-    with pytest.raises(TableMissing, match="is the path right"):
+def test_reading_does_not_create_a_table(tmp_path: Path) -> None:
+    with pytest.raises(TableMissing, match="check the path"):
         open_table("parquet", tmp_path / "typo", create=False)
     assert not (tmp_path / "typo").exists()
 
@@ -164,7 +164,7 @@ def test_a_table_has_an_id(tmp_path: Path) -> None:
     assert new_table("parquet", tmp_path / "t").id != first
 
 
-def test_a_busy_table_says_so(tmp_path: Path) -> None:
+def test_a_busy_table_is_an_error(tmp_path: Path) -> None:
     lock = tmp_path / "_tailrace" / "lock"
     release = threading.Event()
     with alone(lock), pytest.raises(TableBusy, match="another process"), alone(lock, wait_s=0):
@@ -179,9 +179,9 @@ def test_tables_are_local(path: str) -> None:
 
 
 @pytest.mark.parametrize("format", ["iceberg", "delta"])
-def test_a_path_that_the_libraries_would_misread_is_refused(format: str, tmp_path: Path) -> None:
+def test_a_path_that_looks_like_a_url_is_refused(format: str, tmp_path: Path) -> None:
     for name in ("a%41", "a#b", "a?b"):
-        with pytest.raises(PathAwkward, match="name the directory otherwise"):
+        with pytest.raises(PathAwkward, match="rename the directory"):
             open_table(format, tmp_path / name)
         table = new_table("parquet", tmp_path / name)
         commit(table, 0, rows(0))
@@ -193,7 +193,7 @@ def test_a_file_url_is_local() -> None:
     assert local_path("a").is_absolute()
 
 
-def test_an_unknown_format_names_those_there_are(tmp_path: Path) -> None:
+def test_an_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(FormatUnknown, match="parquet, iceberg or delta"):
         open_table("orc", tmp_path)
 

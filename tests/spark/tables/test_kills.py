@@ -9,10 +9,12 @@ import pytest
 from tailrace.spark.tables import FORMATS
 from tests.support.server import REPO_ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("action", ["commit", "compact", "retype"])
-def test_a_kill_at_any_step_loses_and_doubles_nothing(
+def test_a_kill_at_any_step_loses_and_duplicates_nothing(
     format: str, action: str, tmp_path: Path
 ) -> None:
     done = subprocess.run(

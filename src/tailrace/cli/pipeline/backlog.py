@@ -17,9 +17,16 @@ from tailrace.cli.pipeline.options import Job
 from tailrace.client import Listed
 from tailrace.protocol.errors import OffsetInvalid
 from tailrace.protocol.offset import START, Offset, parse_offset
-from tailrace.spark.marks import load_marks, parse_mark
+from tailrace.spark.source.read_positions import load_positions, parse_position
 
-__all__ = ["Backlog", "backlog", "job_backlog", "marks_of", "print_plan", "table_backlog"]
+__all__ = [
+    "Backlog",
+    "backlog",
+    "checkpoint_positions",
+    "job_backlog",
+    "print_plan",
+    "table_backlog",
+]
 
 _OFFSETS_LINE: Final = 2
 """In a file of Spark's offset log, after the version and the metadata."""
@@ -55,16 +62,17 @@ def job_backlog(job: Job, bucket: str, checkpoint: Path) -> Backlog:
     with job.server.bucket(bucket) as found:
         listed = found.streams(prefix=job.arguments["prefix"])
         chosen = [each for each in listed if fnmatchcase(each.stream_id, pattern)]
-    return backlog(bucket, chosen, marks_of(checkpoint))
+    return backlog(bucket, chosen, checkpoint_positions(checkpoint))
 
 
 def table_backlog(job: Job, bucket: str, table: Path) -> Backlog:
     """As `job_backlog`, for a job that writes a table, whose directory has the checkpoint."""
-    from tailrace.spark.jobs.following import Selection, default_checkpoint
+    from tailrace.spark.jobs.stream_selection import StreamSelection
+    from tailrace.spark.jobs.stream_to_table import default_checkpoint
 
     if checkpoint := job.arguments.get("checkpoint"):
         return job_backlog(job, bucket, Path(checkpoint))
-    selection = Selection(
+    selection = StreamSelection(
         url=job.server.url,
         bucket=bucket,
         prefix=job.arguments["prefix"],
@@ -73,14 +81,14 @@ def table_backlog(job: Job, bucket: str, table: Path) -> Backlog:
     return job_backlog(job, bucket, default_checkpoint(table, selection))
 
 
-def backlog(bucket: str, listed: Iterable[Listed], marks: Mapping[str, str]) -> Backlog:
-    """What a job has not read yet of streams; `marks` has its position in each that it has read."""
+def backlog(bucket: str, listed: Iterable[Listed], positions: Mapping[str, str]) -> Backlog:
+    """What a job has not read yet of streams; `positions` has its position in each that it has read."""
     found = Backlog(bucket)
     for each in listed:
         start, tail = _offset(each.earliest_offset or START.token()), _offset(each.next_offset)
-        mark = marks.get(each.stream_id)
-        if mark is not None:
-            start = _offset(parse_mark(mark).offset)
+        position = positions.get(each.stream_id)
+        if position is not None:
+            start = _offset(parse_position(position).offset)
         elif start is not None and start > START:
             found.compacted += 1
         if start is None or tail is None:
@@ -103,14 +111,14 @@ def _offset(token: str | None) -> Offset | None:
         return None
 
 
-def marks_of(checkpoint: Path) -> dict[str, str]:
+def checkpoint_positions(checkpoint: Path) -> dict[str, str]:
     """The position in each stream that a checkpoint on this machine has; empty if there is none."""
     try:
         done = [
             int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()
         ]
         lines = (checkpoint / "offsets" / str(max(done))).read_text().splitlines()
-        return load_marks(json.loads(lines[_OFFSETS_LINE]))
+        return load_positions(json.loads(lines[_OFFSETS_LINE]))
     except (OSError, ValueError, LookupError, TypeError):
         return {}
 

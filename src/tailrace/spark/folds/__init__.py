@@ -1,7 +1,7 @@
 """
-Folds: from the messages of a stream to its state, in pure functions of bytes.
+Folds: pure functions from the messages of a stream to its state.
 
-They know no Spark, no HTTP and no clock. `tailrace.spark.jobs.fold` runs them over a bucket.
+They use neither Spark nor HTTP nor a clock. `tailrace.spark.jobs.fold` runs them over a bucket.
 """
 
 from tailrace.spark.folds.base import Fold, FoldInvalid, MessageRefused, StateRefused

@@ -1,85 +1,77 @@
 """
-What a fold is: messages go in, in order and in pieces, and a state comes out, as a snapshot.
+A fold: takes messages in order, in pieces, and returns a state as the content of a snapshot.
 
-Rule 1: the same history gives the same bytes, whatever the sizes of the pieces that it came in and
-wherever earlier snapshots were taken:
+Rule 1: the same history gives the same bytes, independent of the sizes of the pieces and of earlier
+snapshots:
 
     finish(take(start(None), a + b)) == finish(take(start(finish(take(start(None), a))), b))
 
-Two jobs that fold the same stream then publish the same snapshot, and the server takes the second
-for a repetition of the first.
+Two jobs that fold the same stream then publish the same snapshot, and the server treats the second
+as a repetition of the first.
 
-Rule 2: what a fold does not look into it does not touch. JSON values keep their bytes: numbers
+Rule 2: a fold does not change values that it need not parse. JSON values keep their bytes: numbers
 that no float holds, `1e2`, the order of members, white space.
 
-Rule 3: a message that a fold cannot take is refused, by its place. It is never skipped: a snapshot
-replaces the messages before it, and what it leaves out is gone.
+Rule 3: a message that a fold cannot take is refused, with its position. It is never skipped: a
+snapshot replaces the messages before it, so a skipped message would be lost.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
+from tailrace.exceptions import ExitCode, TailraceError
+
 __all__ = ["Fold", "FoldInvalid", "MessageRefused", "StateRefused"]
 
 
 class Fold(Protocol):
-    """The state of one stream, being made."""
+    """The state of one stream."""
 
     def start(self, snapshot: bytes | None) -> None:
         """
-        Begin with what an earlier snapshot holds; None: with nothing.
+        Start from an earlier snapshot, or from nothing.
 
         Raises:
-            StateRefused: It is not a state of this fold.
+            StateRefused: The snapshot is not a state of this fold.
         """
 
     def take(self, values: Sequence[bytes]) -> None:
         """
-        The next messages.
+        Apply the next messages.
 
         Raises:
-            MessageRefused: One cannot be taken; this fold is of no use any more.
+            MessageRefused: A message is invalid; the fold must not be used any more.
         """
 
     def finish(self) -> bytes:
         """
-        The state after all that was taken.
+        The current state.
 
         Raises:
-            StateRefused: It cannot be written down.
+            StateRefused: The state cannot be encoded.
         """
 
 
-class FoldInvalid(ValueError):
-    """There is no such fold, or it lacks what it needs."""
+class FoldInvalid(TailraceError, ValueError):
+    """There is no such fold, or a parameter is missing or not allowed."""
 
-    def __init__(self, fold: str, reason: str) -> None:
-        super().__init__(fold, reason)
-        self.fold = fold
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"fold {self.fold!r}: {self.reason}"
+    message = "fold {fold!r}: {reason}"
+    exit_code = ExitCode.USAGE
+    fold: str
+    reason: str
 
 
-class MessageRefused(Exception):
-    """The fold cannot take a message; `index` is its place in the piece, from 0."""
+class MessageRefused(TailraceError):
+    """The fold cannot take a message."""
 
-    def __init__(self, index: int, reason: str) -> None:
-        super().__init__(index, reason)
-        self.index = index
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"message {self.index} of the piece: {self.reason}"
+    message = "message {index} of the piece: {reason}"
+    index: int
+    """The position of the message in the sequence passed to `take`, from 0."""
+    reason: str
 
 
-class StateRefused(Exception):
+class StateRefused(TailraceError):
     """A snapshot is not a state of this fold, or a state cannot become a snapshot."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return self.reason
+    message = "{reason}"
+    reason: str

@@ -1,8 +1,8 @@
 """
-Concatenation: the state is everything.
+Concatenation: the state is the concatenated messages, or for a JSON stream an array of them.
 
-Bytes after bytes; of a JSON stream, an array of all messages. It makes no stream smaller, but a
-reader then gets it in one piece, and the server keeps one body instead of many records.
+The stream does not become smaller, but a reader gets it in one body, and the server stores one
+body instead of many records.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ __all__ = ["ConcatBytes", "ConcatJson"]
 
 
 class ConcatBytes:
-    """All messages, one after the other."""
+    """The messages, concatenated."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -22,7 +22,7 @@ class ConcatBytes:
         self._parts = [snapshot] if snapshot else []
 
     def take(self, values: Sequence[bytes]) -> None:
-        # Joined per piece: a list of millions of small parts takes several times their bytes.
+        # Joined now: a list of millions of small parts takes several times their size.
         self._parts.append(b"".join(values))
 
     def finish(self) -> bytes:
@@ -41,7 +41,7 @@ class ConcatJson:
             return
         inner = snapshot.strip()
         if inner[:1] != b"[" or inner[-1:] != b"]":
-            raise StateRefused("the snapshot is no JSON array")
+            raise StateRefused("the snapshot is not a JSON array")
         inner = inner[1:-1].strip()
         if inner:
             self._parts.append(inner)

@@ -1,9 +1,9 @@
 """
-Keys of messages: where they are, and when two are the same.
+The keys of messages: their path, and their equality.
 
-A path names members of objects, one inside the other: `id`, `a.b`, or a JSON pointer, `/a/b`, for
-names that have dots. Two keys are the same if they are the same JSON value: `"a"` and `"\\u0061"`,
-`100` and `1e2`; but `1`, `"1"` and `true` are three.
+A path names nested members of objects: `id`, `a.b`, or a JSON pointer, `/a/b`, for names with dots.
+Two keys are equal if they are the same JSON value: `"a"` and `"\\u0061"`, `100` and `1e2`; but `1`,
+`"1"` and `true` are three keys.
 """
 
 import json
@@ -20,12 +20,12 @@ from tailrace.spark.folds.base import FoldInvalid
 __all__ = ["KeyMissing", "KeyReader", "key_reader", "parse_path", "pointer"]
 
 _DIGITS_MAX: Final = 4300
-"""Python reads no longer integers, by default; keys that are longer are compared as texts."""
+"""Python's default limit for integers; longer keys are compared as text."""
 _NUMBER: Final = re.compile(rb"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,18}))?")
 
 
 class KeyMissing(ValueError):
-    """A message has no key there, or one that is none."""
+    """A message has no key, or one of an unsupported type."""
 
 
 def parse_path(fold: str, text: str) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ def parse_path(fold: str, text: str) -> tuple[str, ...]:
     The names of a path, `a.b` or `/a/b`.
 
     Raises:
-        FoldInvalid: It has an empty name, or one that cannot be looked for.
+        FoldInvalid: It has an empty or unsupported name.
     """
     parts = text.split(".")
     if text.startswith("/"):
@@ -41,7 +41,8 @@ def parse_path(fold: str, text: str) -> tuple[str, ...]:
     if not all(parts):
         raise FoldInvalid(fold, f"the key {text!r} has an empty name; write id, a.b or /a/b")
     if any(char in part for part in parts for char in '"\\') or not text.isprintable():
-        raise FoldInvalid(fold, f"the key {text!r} has a quotation mark, a backslash or a control")
+        reason = f"the key {text!r} has a quotation mark, a backslash or a control character"
+        raise FoldInvalid(fold, reason)
     return tuple(parts)
 
 
@@ -51,7 +52,7 @@ def pointer(path: Sequence[str]) -> str:
 
 
 class KeyReader:
-    """Reads the key of each message, and nothing else of it."""
+    """Reads only the key of each message."""
 
     def __init__(self, path: Sequence[str]) -> None:
         self._decode = _decoder(path, str | int)
@@ -60,42 +61,42 @@ class KeyReader:
 
     def all(self, values: Sequence[bytes]) -> list[Hashable]:
         """
-        The keys of messages, if all are texts and integers.
+        The keys of messages, if all are strings or integers.
 
         Raises:
-            msgspec.ValidationError: Not all are: use `one`, which takes ten times as long.
+            msgspec.ValidationError: Some are not: use `one`, which takes ten times as long.
         """
         return list(map(self._get, map(self._decode, values)))
 
     def one(self, value: bytes) -> Hashable:
         """
-        The key of any message.
+        The key of one message.
 
         Raises:
-            KeyMissing: It has none.
+            KeyMissing: It has no key.
         """
         try:
             raw = bytes(self._get(self._decode_raw(value)))
         except msgspec.DecodeError as error:
             raise KeyMissing(f"it has no key: {error}") from None
-        return _same(raw)
+        return _canonical(raw)
 
 
 @lru_cache(maxsize=64)
 def key_reader(path: tuple[str, ...]) -> KeyReader:
-    """A reader for a path; there are many streams, and making one takes a while."""
+    """A cached reader: there are many streams, and creating a reader is slow."""
     return KeyReader(path)
 
 
 def _decoder(path: Sequence[str], kind: Any) -> Callable[[bytes], Any]:
     for name in reversed(path):
-        # gc=False: they live for a moment and hold no cycles, and there are millions.
+        # gc=False: there are millions of short-lived objects, without cycles.
         kind = msgspec.defstruct("Key", [("at", kind)], rename={"at": name}, gc=False)
     return msgspec.json.Decoder(kind).decode
 
 
-def _same(raw: bytes) -> Hashable:
-    """What is equal for equal JSON values: texts and integers are themselves, as `all` has them."""
+def _canonical(raw: bytes) -> Hashable:
+    """A canonical form: strings and integers are themselves, as in `all`."""
     first = raw[:1]
     if first == b'"':
         return str(json.loads(raw))
@@ -103,11 +104,11 @@ def _same(raw: bytes) -> Hashable:
         return (raw,)
     if first in (b"{", b"[", b"n"):
         kinds = {b"{": "an object", b"[": "an array", b"n": "null"}
-        raise KeyMissing(f"its key is {kinds[first]}; a text, a number or a boolean can be one")
-    return _same_number(raw)
+        raise KeyMissing(f"its key is {kinds[first]}, not a string, a number or a boolean")
+    return _canonical_number(raw)
 
 
-def _same_number(raw: bytes) -> Hashable:
+def _canonical_number(raw: bytes) -> Hashable:
     match = _NUMBER.fullmatch(raw)
     if match is None or len(raw) > _DIGITS_MAX:
         return (raw,)

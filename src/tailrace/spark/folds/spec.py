@@ -1,17 +1,17 @@
 """
-Which fold, by name, and how a snapshot says which one made it.
+Folds by name, and the content types of their snapshots.
 
-A snapshot carries its fold in parameters of its content type:
+The content type of a snapshot has the fold as parameters:
 
     application/json; fold="last-write-wins"; key="/id"
     text/plain; fold="concat"
     application/json; fold="shop.totals:add"
 
-Rule 1: a job continues from a snapshot only if the same fold made it, with the same key. A state of
-another fold would be taken for something that it is not, and the messages that could tell are gone.
-`adopt` says that a snapshot of unknown origin is a state of this fold; it must still look like one.
+Rule 1: a job continues from a snapshot only if the same fold made it, with the same key. The state
+of another fold would be misinterpreted, and its messages are gone. `adopt` states that a snapshot
+of unknown origin is a state of this fold; it must still be valid as one.
 
-Rule 2: folds other than `concat` and a function look into messages, so they need streams of JSON.
+Rule 2: folds other than `concat` and functions parse messages, so they need streams of JSON.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,10 +24,10 @@ from tailrace.protocol.limits import CONTENT_TYPE_BYTES_MAX
 from tailrace.spark.folds.base import Fold, FoldInvalid
 from tailrace.spark.folds.concat import ConcatBytes, ConcatJson
 from tailrace.spark.folds.keys import parse_path, pointer
-from tailrace.spark.folds.last import LastWriteWins
-from tailrace.spark.folds.patch import MergePatch
+from tailrace.spark.folds.last_write_wins import LastWriteWins
+from tailrace.spark.folds.merge_patch import MergePatch
 from tailrace.spark.folds.state import StateFold
-from tailrace.spark.folds.user import UserFold, find_function
+from tailrace.spark.folds.user_function import UserFold, find_function
 
 __all__ = ["FOLDS", "FoldSpec"]
 
@@ -36,21 +36,21 @@ STATE: Final = "state"
 PATCH: Final = "merge-patch"
 CONCAT: Final = "concat"
 FOLDS: Final = (LAST, STATE, PATCH, CONCAT)
-"""The names of all that are not functions of the user's."""
+"""The built-in folds."""
 
 _JSON: Final = "application/json"
 _NAME_CHARS_MAX: Final = 100
-# Everything visible but a quotation mark, a backslash and the percent sign itself.
+# All visible characters but the quotation mark, the backslash and the percent sign.
 _PLAIN: Final = "".join(map(chr, range(0x21, 0x7F))).translate({34: None, 92: None, 37: None})
 
 
 @dataclass(frozen=True)
 class FoldSpec:
-    """A fold and what it needs; small, and picklable."""
+    """A fold and its parameters; picklable."""
 
     name: str
     path: tuple[str, ...] = ()
-    """Of the key, where there is one."""
+    """The path of the key, if there is one."""
 
     @classmethod
     def of(cls, name: str, key: str | None = None) -> "FoldSpec":
@@ -58,14 +58,14 @@ class FoldSpec:
         A fold by its name, or by `module:function`; a key by its path, `id`, `a.b` or `/a/b`.
 
         Raises:
-            FoldInvalid: There is none of this name, or its key is missing or not needed.
+            FoldInvalid: There is no such fold, or its key is missing or not allowed.
         """
         if name not in FOLDS and ":" not in name:
-            raise FoldInvalid(name, f"is none of {', '.join(FOLDS)} nor module:function")
+            raise FoldInvalid(name, f"is neither {', '.join(FOLDS)} nor module:function")
         if name == LAST and key is None:
             raise FoldInvalid(name, "needs the path of the key, as id or /a/b")
         if name != LAST and key is not None:
-            raise FoldInvalid(name, "has no key")
+            raise FoldInvalid(name, "takes no key")
         spec = cls(name, () if key is None else parse_path(name, key))
         if ":" in name:
             find_function(name)
@@ -78,7 +78,7 @@ class FoldSpec:
         return is_json(content_type) or self.name not in (LAST, STATE, PATCH)
 
     def new(self, content_type: str) -> Fold:
-        """A fold for one stream of this type."""
+        """A new fold for one stream of this type."""
         as_json = is_json(content_type)
         if self.name == LAST:
             return LastWriteWins(self.path)
@@ -99,7 +99,7 @@ class FoldSpec:
         return content_type + added
 
     def made(self, snapshot_type: str, content_type: str) -> bool:
-        """Rule 1: whether a snapshot of this type, in a stream of that type, is of this fold."""
+        """Rule 1: whether this fold made a snapshot of this type in a stream of that type."""
         return snapshot_type == self.snapshot_type(content_type)
 
     def _parameters(self) -> dict[str, str]:

@@ -1,17 +1,17 @@
 """
 The State Protocol: inserts, updates and deletes of entities, each by its type and key.
 
-    headers.operation   insert, update, upsert   the entity is this value
-                        delete                   it is gone
-    headers.control     reset                    all of them are gone
-                        snapshot-start, -end     nothing: what lies between are changes as others
+    headers.operation   insert, update, upsert   sets the entity to this value
+                        delete                   removes the entity
+    headers.control     reset                    removes all entities
+                        snapshot-start, -end     ignored: the changes between them are ordinary
 
-The state is a JSON array of one insert for each entity, which rebuilds it when it is applied. An
-entity keeps the place of its first insert until it is deleted, as a map does. An insert stays as
-it was sent; an update becomes an insert with the same type, key, value, txid and timestamp.
+The state is a JSON array of one insert for each entity. Applying them again gives the same state.
+An entity keeps the position of its first insert until it is deleted. An insert is kept unchanged;
+an update becomes an insert with the same type, key, value, txid and timestamp.
 
-A reset may name an offset to start again from. It is not followed: a message that says so in the
-stream itself is read in the stream's order, and what comes after it is what counts.
+A reset may name an offset to restart from. It is ignored: messages are read in the stream's order,
+and those after the reset count.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from tailrace.spark.folds.base import MessageRefused, StateRefused
-from tailrace.spark.folds.elements import array_of, elements
+from tailrace.spark.folds.json_array import array_of, elements
 
 __all__ = ["StateFold"]
 
@@ -41,7 +41,7 @@ class _Change(msgspec.Struct, gc=False):
 
 
 class _Exact(msgspec.Struct):
-    """The same message, with what goes into an insert as it was sent."""
+    """The same message; the parts of an insert as they were sent."""
 
     type: msgspec.Raw
     key: msgspec.Raw
@@ -61,7 +61,7 @@ class StateFold:
 
     def __init__(self) -> None:
         self._entities: dict[tuple[str, str], bytes | int] = {}
-        """The insert of each; while a piece is taken, the place in it of the latest change."""
+        """The insert of each; inside `take`, the index of its latest change."""
 
     def start(self, snapshot: bytes | None) -> None:
         self._entities = {}
@@ -73,14 +73,14 @@ class StateFold:
             raise StateRefused(f"element {refused.index}: {refused.reason}") from None
 
     def take(self, values: Sequence[bytes]) -> None:
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             try:
                 change = _decode(value)
             except msgspec.DecodeError as error:
-                raise MessageRefused(place, f"it is no change: {error}") from None
-            self._apply(place, change)
+                raise MessageRefused(index, f"it is not a change: {error}") from None
+            self._apply(index, change)
         entities = self._entities
-        # Only what is left of a piece is written anew; no key changes meanwhile.
+        # Only the remaining changes are converted. The keys stay the same, so this loop is safe.
         for entity, held in entities.items():
             if isinstance(held, int):
                 entities[entity] = _insert(values[held])
@@ -88,32 +88,30 @@ class StateFold:
     def finish(self) -> bytes:
         return array_of([held for held in self._entities.values() if isinstance(held, bytes)])
 
-    def _apply(self, place: int, change: _Change) -> None:
+    def _apply(self, index: int, change: _Change) -> None:
         operation = change.headers.operation
         if operation is None:
-            self._control(place, change.headers.control)
+            self._control(index, change.headers.control)
         elif not change.type or not change.key:
-            raise MessageRefused(place, "a change needs a type and a key, both not empty")
+            raise MessageRefused(index, "a change needs a type and a key that are not empty")
         elif operation == "delete":
             self._entities.pop((change.type, change.key), None)
         elif operation not in _WRITES:
-            raise MessageRefused(place, f"the operation {operation[:40]!r} is not known")
+            raise MessageRefused(index, f"the operation {operation[:40]!r} is unknown")
         elif change.value is _NONE:
-            raise MessageRefused(place, f"an {operation} needs a value")
+            raise MessageRefused(index, f"an {operation} needs a value")
         else:
-            self._entities[change.type, change.key] = place
+            self._entities[change.type, change.key] = index
 
-    def _control(self, place: int, control: str | None) -> None:
+    def _control(self, index: int, control: str | None) -> None:
         if control not in _CONTROLS:
-            raise MessageRefused(
-                place, "its headers have no operation, and no control that is known"
-            )
+            raise MessageRefused(index, "its headers have neither an operation nor a known control")
         if control == "reset":
             self._entities.clear()
 
 
 def _insert(value: bytes) -> bytes:
-    """The insert that a change amounts to."""
+    """The insert that is equivalent to a change."""
     change = _decode_exact(value)
     headers = change.headers
     if msgspec.json.decode(headers["operation"]) == "insert":

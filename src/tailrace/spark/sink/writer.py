@@ -1,37 +1,36 @@
 """
-The sink of `format("tailrace")`: every row a message, exactly once.
+The sink of `format("tailrace")`: stores every row as a message, exactly once.
 
-Rule 1: what a task sends says which request of which batch it is (§5.2.1), so that a server stores
-it once, however often and by however many attempts it is sent:
+Rule 1: a request names its batch and its number in it (§5.2.1), so a server stores it once,
+however often it is sent:
 
     Producer-Id      {sinkId, or the query's id}/{partition}
-    Producer-Epoch   the batch's id: it grows, so what a later batch has overtaken gets a 403
+    Producer-Epoch   the batch's id: it grows, so a request of an earlier batch gets a 403
     Producer-Seq     0, 1, 2 … for each target stream of this batch and partition
 
-A batch write without a `sinkId` has an id of its own, made on the driver: its tasks may be tried
-again, or twice at once, but running the write again writes again.
+A batch write without a `sinkId` gets a random id on the driver: its tasks may be retried, or run
+twice at once, but running the write again stores the rows again.
 
-Rule 2: the rows of one request are the same at every attempt: see `ordering` and `cutting`. That
-takes the same rows in the same partitions; both Spark's own retries and a rerun from a checkpoint
-give that, as long as the query and its number of partitions are the same. Where Spark may choose
-that number anew for each batch, as it does unless told otherwise, nothing is written. Rows that
-stop coming because a task fails are not taken for all of them: see `endings`.
+Rule 2: the rows of a request are the same at every attempt: see `sorting` and `chunking`. This
+needs the same rows in the same partitions. Spark's retries and a restart from a checkpoint provide
+this if the query and its number of partitions stay the same. If Spark may change that number for
+each batch, which is its default, the sink writes nothing. Input that ends early because a task
+fails is detected: see `complete_input`.
 
-What numbers cannot tell: a checkpoint that is set back plans batches anew, perhaps with other rows
-and under numbers that streams have. Of the last batch those are taken for the old ones. From two
-batches back it is an error, `SinkFenced`, wherever a partition meets a stream that it wrote before;
-a stream that comes to lie in another partition has a producer that does not know better.
+Not detected: a checkpoint that is set back plans new batches, possibly with other rows, under
+numbers that streams already have. For the last batch, the server takes them for the old rows. From
+two batches back it is an error, `SinkFenced`, if a partition writes to a stream that it wrote
+before; a stream that moved to another partition has another producer.
 
-Rule 3: nothing is undone. A batch that fails leaves what it stored; the same batch again completes
-it.
+Rule 3: nothing is undone. A failed batch leaves what it stored; running it again completes it.
 
-Within a stream, a partition's rows are in the order of `orderBy`, or else as they came. Rows of one
-stream that lie in several partitions are not ordered between these: `repartition` by the stream
-first, if that matters.
+Within a stream, the rows of a partition are in the order of `orderBy`, or else of arrival. Rows of
+one stream in several partitions have no order between them: `repartition` by the stream first.
 """
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -45,21 +44,21 @@ from pyspark.sql.datasource import (
 
 from tailrace.client import ProducerClaim
 from tailrace.protocol.limits import PRODUCER_ID_BYTES_MAX, PRODUCER_INTEGER_MAX
-from tailrace.spark.catalog import connect
+from tailrace.spark.connection import connect
 from tailrace.spark.options import OptionInvalid, WriteOptions
-from tailrace.spark.sink.bodies import body_of
-from tailrace.spark.sink.cutting import Cutter
-from tailrace.spark.sink.endings import until_the_end
+from tailrace.spark.sink.append_requests import Appender, AppendRequest
+from tailrace.spark.sink.bodies import encode_body
+from tailrace.spark.sink.chunking import RowChunker
+from tailrace.spark.sink.columns import SinkColumns
+from tailrace.spark.sink.complete_input import complete_input
 from tailrace.spark.sink.errors import PartitionsUnstable
-from tailrace.spark.sink.lanes import Lanes
-from tailrace.spark.sink.ordering import RowOrder
-from tailrace.spark.sink.sending import Append, Appender
-from tailrace.spark.sink.shaping import Shape
+from tailrace.spark.sink.parallel_sender import ParallelSender
+from tailrace.spark.sink.sorting import ExternalSort
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["TailraceStreamWriter", "TailraceWriter", "Written"]
+__all__ = ["TailraceStreamWriter", "TailraceWriter", "TaskSummary"]
 
 _log = logging.getLogger(__name__)
 
@@ -68,15 +67,15 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 _ADAPTIVE: Final = "spark.sql.adaptive.streaming.stateless.enabled"
 _COMPLETES: Final = "Running the same batch again completes it, and stores nothing twice."
 _WRITES_AGAIN: Final = (
-    "Running it again would store that once more: with a sinkId and a batchId it would complete it."
+    "Running it again stores these rows twice; with a sinkId and a batchId it would complete it."
 )
-# "/" and the largest number of a partition.
+# Leaves room for "/" and the largest partition number.
 _SINK_ID_BYTES_MAX: Final = PRODUCER_ID_BYTES_MAX - len("/2147483647")
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """What a task has stored."""
+class TaskSummary(WriterCommitMessage):
+    """The requests that a task has stored."""
 
     partition: int
     streams: int
@@ -86,113 +85,103 @@ class Written(WriterCommitMessage):
 
 
 class TailraceWriter(DataSourceArrowWriter):
-    """
-    Writes a DataFrame once.
-
-    Raises:
-        ColumnsInvalid: The DataFrame cannot be written.
-        OptionInvalid: An option cannot have its value.
-    """
+    """Writes a DataFrame once."""
 
     def __init__(self, options: WriteOptions, schema: "StructType") -> None:
         if options.sink_id is not None and options.batch_id is None:
             raise OptionInvalid(
                 "sinkId",
                 "of a batch write needs a batchId: without one, the next write with this id would "
-                "be taken for this one, and dropped",
+                "be taken for a repetition of this one, and dropped",
             )
-        self._partition = _Partition(options, schema)
+        self._writer = _PartitionWriter(options, schema)
         self._is_named = options.sink_id is not None
         self._sink_id = _checked_id(options.sink_id or f"spark-{uuid4().hex}")
         self._epoch = _checked_epoch(options.batch_id or 0)
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> TaskSummary:
         context = TaskContext.get()
-        # Without Spark, there is one partition.
+        # Outside of Spark there is one partition.
         partition = 0 if context is None else context.partitionId()
-        rows = iterator if context is None else until_the_end(iterator)
-        return self._partition.write(self._sink_id, self._epoch, partition, rows)
+        rows = iterator if context is None else complete_input(iterator)
+        return self._writer.write(self._sink_id, self._epoch, partition, rows)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is left to do: what a task has written is stored."""
+        """Nothing to do: the rows of a finished task are stored."""
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         if self._is_named:
-            _tell_aborted(f"batch {self._epoch} of {self._sink_id!r}", _COMPLETES, messages)
+            _log_aborted(f"batch {self._epoch} of {self._sink_id!r}", _COMPLETES, messages)
         else:
-            _tell_aborted("the write", _WRITES_AGAIN, messages)
+            _log_aborted("the write", _WRITES_AGAIN, messages)
 
 
 class TailraceStreamWriter(DataSourceStreamArrowWriter):
-    """
-    Writes the batches of a streaming query.
-
-    Raises:
-        ColumnsInvalid: The DataFrame cannot be written.
-        OptionInvalid: An option cannot have its value.
-    """
+    """Writes the batches of a streaming query."""
 
     def __init__(self, options: WriteOptions, schema: "StructType") -> None:
         if options.batch_id is not None:
-            raise OptionInvalid("batchId", "has no meaning for a streaming query, which counts")
+            raise OptionInvalid("batchId", "has no meaning for a streaming query")
         if options.sink_id is not None:
             _checked_id(options.sink_id)
-        self._partition = _Partition(options, schema)
+        self._writer = _PartitionWriter(options, schema)
         self._sink_id = options.sink_id
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> TaskSummary:
         context = TaskContext.get()
         if context is None:
-            raise RuntimeError("a batch of a streaming query is written by a task of Spark only")
-        # `write` is not told the batch, but the task knows it. The query's id is the same after a
-        # restart; those of runs, stages and attempts are not.
+            raise RuntimeError("a batch of a streaming query must be written by a task of Spark")
+        # The batch is not an argument, but a property of the task. The query's id is the same
+        # after a restart; those of runs, stages and attempts are not.
         batch_id = context.getLocalProperty(_BATCH_ID)
         sink_id = self._sink_id or context.getLocalProperty(_QUERY_ID)
         if batch_id is None or sink_id is None:
             raise RuntimeError(
-                f"this version of Spark does not tell tasks {_BATCH_ID}, {_QUERY_ID}"
+                f"tasks of this version of Spark do not have {_BATCH_ID} and {_QUERY_ID}"
             )
         if context.getLocalProperty(_ADAPTIVE) != "false":
             raise PartitionsUnstable(_ADAPTIVE)
         epoch = _checked_epoch(int(batch_id))
-        rows = until_the_end(iterator)
-        return self._partition.write(sink_id, epoch, context.partitionId(), rows)
+        rows = complete_input(iterator)
+        return self._writer.write(sink_id, epoch, context.partitionId(), rows)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing is left to do: what a task has written is stored."""
+        """Nothing to do: the rows of a finished task are stored."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        _tell_aborted(f"batch {batchId}", _COMPLETES, messages)
+        _log_aborted(f"batch {batchId}", _COMPLETES, messages)
 
 
-class _Partition:
-    """How one partition of a DataFrame is written; goes to the workers."""
+class _PartitionWriter:
+    """Writes one partition of a DataFrame, on a worker."""
 
     def __init__(self, options: WriteOptions, schema: "StructType") -> None:
         self._options = options
-        self._shape = Shape.of(options, schema)
+        self._columns = SinkColumns.of(options, schema)
 
-    def write(self, sink_id: str, epoch: int, partition: int, batches: Iterable[Any]) -> Written:
+    def write(
+        self, sink_id: str, epoch: int, partition: int, batches: Iterable[Any]
+    ) -> TaskSummary:
         options = self._options
-        rows = self._shape.rows(partition, batches)
-        cutter = Cutter(options, self._shape, partition)
+        rows = self._columns.rows(partition, batches)
+        chunker = RowChunker(options, self._columns, partition)
         with (
             connect(options) as client,
-            RowOrder(self._shape.keys, options.buffer_bytes) as order,
+            closing(ExternalSort(self._columns.keys, options.buffer_bytes)) as order,
         ):
-            lanes = Lanes(Appender(client, options).send)
+            sender = ParallelSender(Appender(client, options).send)
             try:
-                for chunk in cutter.cut(self._ordered(rows, order)):
+                for chunk in chunker.chunks(self._ordered(rows, order)):
                     claim = ProducerClaim(f"{sink_id}/{partition}", epoch, chunk.seq)
-                    body = body_of(chunk, partition)
-                    lanes.put(Append(chunk.name, chunk.content_type, claim, body))
-                lanes.finish()
+                    body = encode_body(chunk, partition)
+                    sender.put(AppendRequest(chunk.name, chunk.content_type, claim, body))
+                sender.finish()
             finally:
-                lanes.close()
-        return Written(partition, cutter.streams, lanes.requests, lanes.duplicates)
+                sender.close()
+        return TaskSummary(partition, chunker.streams, sender.requests, sender.duplicates)
 
-    def _ordered(self, rows: Iterator[Any], order: RowOrder) -> Iterator[Any]:
-        if self._shape.comes_in_order:
+    def _ordered(self, rows: Iterator[Any], order: ExternalSort) -> Iterator[Any]:
+        if self._columns.comes_in_order:
             return rows
         for batch in rows:
             order.add(batch)
@@ -214,11 +203,11 @@ def _checked_epoch(batch_id: int) -> int:
     return batch_id
 
 
-def _tell_aborted(what: str, rerun: str, messages: list[WriterCommitMessage | None]) -> None:
-    done = [message for message in messages if isinstance(message, Written)]
+def _log_aborted(what: str, rerun: str, messages: list[WriterCommitMessage | None]) -> None:
+    done = [message for message in messages if isinstance(message, TaskSummary)]
     requests = sum(message.requests for message in done)
     _log.warning(
-        "%s failed. %d of %d tasks had finished: their %d requests are stored, and perhaps some of "
-        "the others'. Nothing is taken back. %s",
+        "%s failed. %d of %d tasks had finished: their %d requests are stored, and possibly some "
+        "of the others. Stored requests are not undone. %s",
         *(what, len(done), len(messages), requests, rerun),
     )

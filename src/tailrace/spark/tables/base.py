@@ -28,9 +28,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tailrace.spark.tables.batch_log import BatchLog
 from tailrace.spark.tables.errors import TableMismatch
 from tailrace.spark.tables.files import alone, read_json, write_json
-from tailrace.spark.tables.marks import Marks
 from tailrace.spark.tables.schemas import NO_COLUMNS, SchemaJson, grown, retyped
 from tailrace.spark.tables.staging import DataFile, Staged, staged
 from tailrace.spark.tables.values import (
@@ -75,7 +75,7 @@ class Table(ABC):
         self._hidden = path / HIDDEN
         self._journal = self._hidden / "journal.json"
         self._staging = self._hidden / "staging"
-        self._marks = Marks(path, self._hidden / "applications.json")
+        self._batch_log = BatchLog(path, self._hidden / "applications.json")
         self.id = self._describe()
 
     # What differs between the formats.
@@ -152,7 +152,7 @@ class Table(ABC):
     ) -> Committed:
         """`commit` for rows that come from anywhere: `write` writes their files."""
         with self._turn():
-            self._marks.check(self.application, batch_id, source, mark)
+            self._batch_log.check(self.application, batch_id, source, mark)
             if self._has(batch_id):
                 return Committed(batch_id, new=False)
             before = self.schema() or NO_COLUMNS
@@ -160,7 +160,7 @@ class Table(ABC):
             if (changed := retyped(before, after)) is not None and rewrite is not None:
                 self._retype(rewrite, changed)
             adds = self._stage(write, f"{batch_id:010d}")
-            self._marks.keep(self.application, batch_id, source, mark)
+            self._batch_log.keep(self.application, batch_id, source, mark)
             self._publish(Change(adds, (), after, (self.application, batch_id)))
             self._clear_staging()
         sizes = [add.file for add in adds]

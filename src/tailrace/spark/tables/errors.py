@@ -1,4 +1,4 @@
-"""Errors of tables."""
+"""The errors of tables, under one base."""
 
 from tailrace.exceptions import ExitCode, TailraceError
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class TableError(TailraceError):
-    """Any error of a table."""
+    """A table refuses an operation."""
 
 
 class FormatUnknown(TableError):
@@ -43,7 +43,7 @@ class LibraryMissing(TableError):
 
 
 class PathUnsupported(TableError):
-    """Tables and their checkpoints are directories of this machine."""
+    """Tables and their checkpoints are local directories."""
 
     message = (
         "{path!r} is not a local directory: give a path or a file:// URL"
@@ -54,15 +54,15 @@ class PathUnsupported(TableError):
 
 
 class PathAwkward(TableError):
-    """The libraries of Iceberg and Delta treat a path as a URL."""
+    """The libraries of Iceberg and Delta interpret a path as a URL."""
 
-    message = "the path {path!r} has one of % # ? in it: name the directory otherwise"
+    message = "the path {path!r} contains %, # or ?: rename the directory"
     exit_code = ExitCode.USAGE
     path: str
 
 
 class TableMismatch(TableError):
-    """A table with other properties exists."""
+    """The existing table is of another kind."""
 
     message = (
         "the table at {path} has {what} {found}, not {asked}:"
@@ -87,7 +87,7 @@ class TableBusy(TableError):
 
 
 class TableDamaged(TableError):
-    """A file of the journal is in neither of its two locations."""
+    """A file that the journal names is in neither of its two locations."""
 
     message = (
         "{file} is missing from the table at {path}: files were deleted by hand"
@@ -111,7 +111,7 @@ class SchemaConflict(TableError):
 
 
 class SchemaInexact(SchemaConflict):
-    """A column of longs would become doubles, which cannot represent every stored value."""
+    """A column of longs would become one of doubles, which cannot hold all stored values."""
 
     message = (
         "column {column!r} has integers beyond 2^53 in the table, which a double would"
@@ -122,11 +122,11 @@ class SchemaInexact(SchemaConflict):
 
 
 class BatchDiffers(TableError):
-    """Another batch of the same number is in the table: the checkpoint is an older one."""
+    """The table already has another batch of this number: the checkpoint was set back."""
 
     message = (
         "the table at {path} has another batch {batch_id} of {application}:"
-        " the checkpoint is older than the table, and going on would lose messages;"
+        " the checkpoint is older than the table, and continuing would lose messages;"
         " restore both from the same moment, or write a new table"
     )
     exit_code = ExitCode.CONFLICT
@@ -136,10 +136,10 @@ class BatchDiffers(TableError):
 
 
 class SourceTaken(TableError):
-    """The table has these streams already, from another checkpoint."""
+    """The table already has these streams, from another checkpoint."""
 
     message = (
-        "the table at {path} has {source} already, written with another checkpoint"
+        "the table at {path} already has {source}, written with another checkpoint"
         " ({application}): reading it from the start again would store every message"
         " twice; give that checkpoint, or write another table"
     )
@@ -168,7 +168,7 @@ class CheckpointTaken(TableError):
 
     message = (
         "the checkpoint {checkpoint} is of another table than {path}, or of one that"
-        " was deleted: going on from there would miss what came before; give another checkpoint"
+        " was deleted: continuing from it would miss earlier messages; give another checkpoint"
     )
     exit_code = ExitCode.CONFLICT
     checkpoint: str
@@ -178,7 +178,7 @@ class CheckpointTaken(TableError):
 class TableMissing(TableError):
     """There is no table to read."""
 
-    message = "there is no table at {path}: is the path right, was anything archived there?"
+    message = "there is no table at {path}: check the path, and that it was archived"
     exit_code = ExitCode.NOT_FOUND
     path: str
 
@@ -186,6 +186,6 @@ class TableMissing(TableError):
 class TableShared(TableError):
     """Two tables were given the same directory."""
 
-    message = "rows and dead letters are both to go to {path}: give one another directory"
+    message = "rows and dead letters would both go to {path}: give one another directory"
     exit_code = ExitCode.CONFLICT
     path: str
