@@ -1,5 +1,5 @@
 """Measurements of Tailrace beside the reference server of the protocol.
 
-Run ``python -m benchmarks``. Each module in :mod:`benchmarks.works` states the
+Run ``python -m benchmarks``. Each module in :mod:`benchmarks.workloads` states the
 question it answers.
 """

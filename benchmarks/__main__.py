@@ -26,9 +26,9 @@ from benchmarks.model import (
     Outcome,
     Progress,
     Sizes,
-    Work,
+    Workload,
 )
-from benchmarks.works import WORKS
+from benchmarks.workloads import WORKLOADS
 
 OTHERS = tuple(peer for peer in ALL_PEERS if peer != OURS)
 RESULTS = Path(__file__).parent / "results.json"
@@ -39,7 +39,7 @@ def main() -> int:
     options = _options()
     sizes: Sizes = options.sizes
     rounds: int = options.rounds or (1 if sizes is SMOKE else 3)
-    chosen = [work for work in WORKS if not options.only or work.name in options.only]
+    chosen = [work for work in WORKLOADS if not options.only or work.name in options.only]
     servers = _servers(options.against, without_ours=options.without_ours)
     try:
         _prepare(servers)
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def _measure(
-    work: Work, servers: list[str], sizes: Sizes, rounds: int, directory: Path
+    work: Workload, servers: list[str], sizes: Sizes, rounds: int, directory: Path
 ) -> tuple[report.Rounds, list[str]]:
     """All rounds of one work, one server at a time, in turn."""
     asked = [peer for peer in servers if peer in work.peers]
@@ -175,7 +175,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         action="append",
-        choices=[work.name for work in WORKS],
+        choices=[work.name for work in WORKLOADS],
         metavar="NAME",
         help="only this work; may be given more than once: %(choices)s",
     )

@@ -261,7 +261,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """A measurement: what it asks, whom it asks, and how to read the answer."""
 
     name: str

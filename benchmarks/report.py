@@ -16,7 +16,7 @@ from benchmarks.model import (
     Outcome,
     Row,
     TimesBetter,
-    Work,
+    Workload,
 )
 
 Rounds = dict[str, list[Outcome]]
@@ -68,7 +68,7 @@ def medians(rounds: Rounds) -> dict[str, dict[str, float]]:
     return found
 
 
-def lines(work: Work, rounds: Rounds) -> list[Line]:
+def lines(work: Workload, rounds: Rounds) -> list[Line]:
     """The table rows of one work."""
     middle = medians(rounds)
     return [_line(work, row, middle) for row in work.rows]
@@ -98,7 +98,7 @@ def table(all_lines: Sequence[Line]) -> str:
     )
 
 
-def _line(work: Work, row: Row, middle: dict[str, dict[str, float]]) -> Line:
+def _line(work: Workload, row: Row, middle: dict[str, dict[str, float]]) -> Line:
     values = {peer: found[row.metric] for peer, found in middle.items() if row.metric in found}
     ours = values.get(OURS)
     times: dict[str, float] = {}

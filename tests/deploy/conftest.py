@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import proxy
-from benchmarks.counting import Wire, counting
+from benchmarks.counting_relay import Wire, counting
 from tests.support.http import Connection, HeaderInput, Response, request
 from tests.support.server import ServerProcess
 from tools.debian import find

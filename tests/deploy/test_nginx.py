@@ -15,7 +15,7 @@ from benchmarks import proxy
 from benchmarks.blocking import Connection as Writer
 from benchmarks.blocking import make_request
 from benchmarks.model import SMOKE
-from benchmarks.works import collapse
+from benchmarks.workloads import collapse
 from tests.deploy.conftest import Behind
 from tests.support.certificates import Authority
 from tests.support.http import Connection, Response

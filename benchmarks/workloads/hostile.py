@@ -3,7 +3,7 @@
 256-byte appends from 32 connections over 32 streams: first alone, then beside
 10,000 idle connections, 500 that send a byte of a header a second, 100 SSE
 readers that never read while their stream grows, and clients that send garbage,
-all at once (see :mod:`benchmarks.crowd`), then alone again. The figure with a
+all at once (see :mod:`benchmarks.hostile_clients`), then alone again. The figure with a
 goal is the p99 beside them divided by the mean of the two p99s without.
 
 They need processor time too, and so does the process that sends for them: on a
@@ -32,7 +32,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -129,7 +129,7 @@ def _crowd(server: Server, sizes: Sizes) -> Iterator[subprocess.Popen[str]]:
     sizes_of = (sizes.hostile_idle, sizes.hostile_slow, sizes.hostile_deaf)
     arguments = [server.host, str(server.port), GROWING, *map(str, sizes_of)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.crowd", *arguments],
+        [sys.executable, "-m", "benchmarks.hostile_clients", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -151,7 +151,7 @@ def _end(process: subprocess.Popen[str]) -> dict[str, int]:
     return counts
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="hostile",
     question="Do appends keep flowing while 10,000 connections mean no good?",
     run=run,

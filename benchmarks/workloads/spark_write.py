@@ -19,10 +19,10 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
-from benchmarks.works.spark_read import write_files
+from benchmarks.workloads.spark_read import write_files
 from tailrace.client import Client
 
 STREAMS = 100
@@ -61,7 +61,7 @@ def _stored(server: Server, prefix: str) -> int:
         return sum(int((item.next_offset or "0").split("_")[0]) for item in streams)
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="spark_write",
     question="How many messages a second does Spark write, each stored once?",
     run=run,

@@ -24,7 +24,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -88,7 +88,7 @@ def _list_all(server: Server) -> tuple[list[float], int]:
             after = page["next_cursor"]
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="listing",
     question="Does a later page of a bucket's listing cost more than the first?",
     run=run,

@@ -22,7 +22,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -90,7 +90,7 @@ def write_files(directory: Path, total: int) -> None:
             file.writelines(spark_data.message(number) + b"\n" for number in numbers)
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="spark_read",
     question="How fast does Spark read streams, beside the same data as files?",
     run=run,

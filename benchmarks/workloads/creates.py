@@ -19,7 +19,7 @@ from benchmarks.model import (
     Server,
     Sizes,
     TimesBetter,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -50,7 +50,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
     )
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="creates",
     question="How long does it take to create 300 streams at once?",
     run=run,

@@ -20,7 +20,7 @@ from benchmarks.model import (
     Server,
     Sizes,
     TimesBetter,
-    Work,
+    Workload,
 )
 
 PREFIX = "appends-"
@@ -53,7 +53,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
 
 RATE_GOALS = (TimesBetter(REFERENCE_FILE, 12), TimesBetter(REFERENCE_MEMORY, 1.8))
 
-WORK = Work(
+WORKLOAD = Workload(
     name="appends",
     question="How many 256-byte appends per second are made durable?",
     run=run,

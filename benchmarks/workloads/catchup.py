@@ -27,7 +27,7 @@ from benchmarks.model import (
     Server,
     Sizes,
     TimesBetter,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -56,7 +56,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
     return outcome
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="catchup",
     question="How fast can one reader catch up with a long JSON stream?",
     run=run,

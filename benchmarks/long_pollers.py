@@ -1,6 +1,6 @@
 """Many long-poll readers of one stream in a process of their own.
 
-    python -m benchmarks.pollers HOST PORT PATH COUNT
+    python -m benchmarks.long_pollers HOST PORT PATH COUNT
 
 Each reads on from the tail, with the offset and the cursor of its last answer,
 until it has the message that says ``last``. Prints ``ready`` when all of them

@@ -26,7 +26,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -107,7 +107,7 @@ def _look(connection: Connection, outcome: Outcome) -> int:
     return answer.body_bytes
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="bootstrap",
     question="How long do 100 clients wait that bootstrap from one stream at once?",
     run=run,

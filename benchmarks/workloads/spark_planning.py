@@ -22,7 +22,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 from tailrace.client import Client
@@ -77,7 +77,7 @@ def _plan(server: Server, total: int) -> tuple[float, float, int]:
     return first, statistics.median(times), found
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="spark_planning",
     question="How long does it take to plan a micro-batch, as streams grow?",
     run=run,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from benchmarks.batches import CONTENT_TYPE, count_messages
 from benchmarks.blocking import Connection, make_request
 from benchmarks.clients import running
-from benchmarks.model import OURS, Outcome, Progress, Row, Server, Sizes, Work, exactly
+from benchmarks.model import OURS, Outcome, Progress, Row, Server, Sizes, Workload, exactly
 
 MESSAGES = {"full": 500_000, "quick": 200_000, "smoke": 2_000}
 SHARES = {
@@ -56,7 +56,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
     return outcome
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="client_producer",
     question="How many messages per second can a program append with a client?",
     run=run,

@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks import proxy
 from benchmarks.blocking import Connection, make_request
-from benchmarks.counting import Wire, counting
+from benchmarks.counting_relay import Wire, counting
 from benchmarks.model import (
     OURS,
     AtMost,
@@ -33,10 +33,10 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
-from benchmarks.pollers import LAST
+from benchmarks.long_pollers import LAST
 from benchmarks.subscribers import make_message
 from tools.debian import find
 
@@ -70,7 +70,7 @@ def follow(writer: Connection, wire: Wire, port: int, sizes: Sizes) -> Outcome:
     messages, readers = sizes.collapse_messages, sizes.collapse_readers
     arguments = ["127.0.0.1", str(port), PATH, str(readers)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.pollers", *arguments],
+        [sys.executable, "-m", "benchmarks.long_pollers", *arguments],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -111,7 +111,7 @@ def _append(writer: Connection, body: bytes) -> None:
     writer.expect(204, make_request("POST", PATH, content_type=CONTENT_TYPE, body=body))
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="collapse",
     question="What do 1,000 long-poll readers of one stream cost the server behind nginx?",
     run=run,

@@ -30,7 +30,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -128,7 +128,7 @@ def _read_back(server: Server, chosen: list[int], outcome: Outcome) -> None:
     outcome.checks.append(exactly("streams right after the kill", len(times), right))
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="many_streams",
     question="Can one server hold a million streams, and how fast does it come back?",
     run=run,

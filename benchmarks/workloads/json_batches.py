@@ -18,7 +18,7 @@ from benchmarks.model import (
     Server,
     Sizes,
     TimesBetter,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -45,7 +45,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
     )
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="json_batches",
     question="How many JSON messages per second can one writer append in batches?",
     run=run,

@@ -24,7 +24,7 @@ from benchmarks.model import (
     Server,
     Sizes,
     TimesBetter,
-    Work,
+    Workload,
     exactly,
 )
 from benchmarks.subscribers import make_message
@@ -94,7 +94,7 @@ def _append_steadily(connection: Connection, appends: int) -> int:
     return late
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="sse_fanout",
     question="How long does an append take to reach 1,000 live subscribers?",
     run=run,

@@ -1,6 +1,6 @@
 """Clients that mean no good, in a process of their own.
 
-    python -m benchmarks.crowd HOST PORT PATH IDLE SLOW DEAF
+    python -m benchmarks.hostile_clients HOST PORT PATH IDLE SLOW DEAF
 
 On loopback, all at once:
 

@@ -30,7 +30,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 from benchmarks.uploader import STREAM
@@ -102,7 +102,7 @@ def _finish(process: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="large_snapshot",
     question="Do appends wait while a snapshot of 1 GiB is uploaded?",
     run=run,

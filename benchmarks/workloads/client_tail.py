@@ -26,7 +26,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -109,7 +109,7 @@ def _write(connection: Connection, path: str, batches: int) -> None:
     connection.expect(204, f"{head}Content-Length: 0\r\n\r\n".encode("ascii"))
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="client_tail",
     question="How many messages per second can a program read with a client?",
     run=run,
