@@ -17,7 +17,7 @@ GITHUB = REPO_ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path: Path) -> dict[Any, Any]:
     content = yaml.safe_load(path.read_text())
     assert isinstance(content, dict), path
     return content
@@ -27,7 +27,7 @@ def makefile_targets() -> set[str]:
     return set(re.findall(r"^([a-z-]+):", (REPO_ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
-def commands(workflow: dict[str, Any]) -> Iterator[str]:
+def commands(workflow: dict[Any, Any]) -> Iterator[str]:
     for job in workflow["jobs"].values():
         for step in job["steps"]:
             assert ("run" in step) != ("uses" in step), step

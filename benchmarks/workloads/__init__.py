@@ -1,4 +1,4 @@
-"""The measurements, in the order in which they are made."""
+"""The workloads, in the order of their measurement."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """How many messages per second can a program append with a client?
 
-Messages of 190 bytes go one by one to the client, which encodes and sends them
-to one stream of a server of ours with default settings, on the same machine.
-The clock runs from the first one to the answer for the last. Our producers
-stand beside the one of npm's client. PyPI's has none: there, 64 threads or
-1,000 tasks append at the same time and it sends together what waits. The last
-rows are appends in a loop, each waited for. Everything is read back and counted.
+The client encodes messages of 190 bytes one by one and sends them to one stream
+of a Tailrace server with default settings, on the same machine. The clock runs
+from the first message to the response for the last. Compared are our producers
+and the producer of npm's client. PyPI's client has none: 64 threads or 1,000
+tasks append at the same time, and it batches them. The last rows are appends in a
+loop, each awaited. Everything is read back and counted.
 
-Each client runs in a process of its own: see :mod:`benchmarks.clients`.
+Each client runs in its own process: see :mod:`benchmarks.clients`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SHARES = {
     ("npm", "append"): 100,
     ("pypi", "append"): 100,
 }
-"""Which client appends how, and by what the number of messages is divided for it."""
+"""The clients and modes, and the divisor of the number of messages for each."""
 
 
 def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
-    """One after another, each with a stream of its own."""
+    """One client after another, each with its own stream."""
     outcome = Outcome()
     clients = running.usable(sizes, progress)
     with Connection(server.host, server.port) as connection:

@@ -4,12 +4,12 @@ A JSON stream of a million messages of 190 bytes, closed at its end, is read
 from its beginning: by `tail_json` a message at a time, by `tail` as bytes, and
 by the clients of npm and PyPI a message at a time. Then each follows an open
 stream over server-sent events while one writer appends batches of 1,000 as fast
-as the server takes them; the clock runs from the first message to the last, so
+as the server accepts them; the clock runs from the first message to the last, so
 this is the pace of writer, server and reader together. The messages that
 arrive are counted.
 
-Each client runs in a process of its own: see :mod:`benchmarks.clients`.
-Not answered: how long a message takes to a reader, see sse_fanout.
+Each client runs in its own process: see :mod:`benchmarks.clients`.
+Not measured: the latency to a reader, see sse_fanout.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PATH = "tail"
 
 
 def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
-    """Write one long stream for all to read, and one for each to follow."""
+    """Write one long stream for all clients to read, and one for each to follow."""
     outcome = Outcome()
     clients = running.usable(sizes, progress)
     readers = [reader for reader in READERS if reader[0] in clients]

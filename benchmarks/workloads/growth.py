@@ -15,7 +15,7 @@ SHARES = ("few", "some", "many")
 
 
 def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
-    """Load one server with ever more streams."""
+    """Load one server with more and more streams."""
     outcome = Outcome()
     rates: list[float] = []
     if sizes.wrk_warm_up_seconds:

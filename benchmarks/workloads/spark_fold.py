@@ -1,6 +1,6 @@
 """How many messages a second does `fold` turn into snapshots?
 
-Last write wins by key, over many streams; the sum of what the snapshots hold must be the keys.
+Last write wins by key, over many streams. The snapshots together must hold every key.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import proxy
-from benchmarks.counting_relay import Wire, counting
+from benchmarks.counting_relay import CountingRelay, counting
 from tests.support.http import Connection, HeaderInput, Response, request
 from tests.support.server import ServerProcess
 from tools.debian import find
@@ -22,7 +22,7 @@ class Behind:
     """A server, nginx before it, and the wire between them."""
 
     server: ServerProcess
-    wire: Wire
+    wire: CountingRelay
     port: int
     place: Path
 
@@ -53,7 +53,7 @@ class Behind:
 
     def passed(self, pattern: str) -> list[str]:
         """The heads of requests that came through since the last look, if they match."""
-        return [head for head in self.wire.taken() if re.search(pattern, head)]
+        return [head for head in self.wire.take_heads() if re.search(pattern, head)]
 
 
 @pytest.fixture(scope="session")

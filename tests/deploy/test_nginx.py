@@ -92,7 +92,7 @@ def test_an_answer_before_the_tail_is_kept(behind: Behind) -> None:
     path = STREAM + "history"
     behind.create(path, b"x" * 1500)
     behind.append(path, b"end")
-    behind.wire.taken()
+    behind.wire.take_heads()
     bodies = {behind.request("GET", f"{path}?offset=-1").body for _ in range(10)}
     assert bodies == {b"x" * 1500}
     assert len(behind.passed("^GET ")) == 1
@@ -118,7 +118,7 @@ def test_a_body_is_passed_while_it_comes(behind: Behind) -> None:
     behind.request("PUT", "/uploads", {})
     behind.create("/uploads/large")
     offset = behind.append("/uploads/large", b"message")
-    behind.wire.taken()
+    behind.wire.take_heads()
     target, body = f"/uploads/large/snapshot/{offset}", bytes(range(256)) * (8 << 12)
     with behind.connect() as connection:
         head = f"PUT {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -148,7 +148,7 @@ def test_what_nginx_reads_otherwise_than_the_server_is_not_shared(
     tail = behind.create(path, b"begin")
     trick = f"{path}?live=long-poll&{parameters.format(tail=tail)}"
     assert behind.request("GET", trick).body == b"begin"
-    behind.wire.taken()
+    behind.wire.take_heads()
     with behind.connect() as connection:
         connection.send_request("GET", f"{path}?{LONG_POLL}{tail}")
         # Nobody else's answer is there for it: it asks the server, and waits there.
@@ -164,7 +164,7 @@ def test_requests_with_credentials_are_not_shared(behind: Behind) -> None:
     credentials: list[dict[str, str]] = [
         {"Authorization": "Bearer a"}, {"Authorization": "Bearer b"}, {},
     ]  # fmt: skip
-    behind.wire.taken()
+    behind.wire.take_heads()
     for target in targets:
         for headers in credentials * 2:
             assert behind.request("GET", target, headers).status == 200
@@ -226,7 +226,7 @@ def test_the_requests_of_one_principal_can_be_shared(behind: Behind, tmp_path: P
     behind.create(path, b"x")
     origin = f"127.0.0.1:{behind.wire.port}"
     with proxy.running(tmp_path / "nginx", origin, by_principal=True) as port:
-        behind.wire.taken()
+        behind.wire.take_heads()
         for name in ("a", "b", "a", "b", "a", "b"):
             with Connection("127.0.0.1", port) as connection:
                 headers = {"Authorization": f"Bearer {name}"}
