@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from tests.support.fault_answers import Cut, disturbed, own_answer
+from tests.support.fault_responses import Cut, disturbed, own_answer
 from tests.support.fault_plan import Card, Fault, Plan, Request, parse_headers
 from tests.support.fault_wire import Wire
 from tests.support.together import HANG_S
