@@ -110,9 +110,9 @@ def test_what_cannot_be_installed_is_told_and_the_rest_is_installed(
     assert debian.main(["chromium", "nginx"]) == 0
     said = capsys.readouterr().err
     assert "apt-get could not install chromium (status 100)" in said
-    assert "Skipped: the tests of the page in a real browser." in said
+    assert "Skipped: the browser tests of the web page." in said
     assert "Unable to locate package" in said
-    assert "nginx is not here" not in said and "nginx" in calls.read_text()
+    assert "nginx is not installed" not in said and "nginx" in calls.read_text()
 
 
 def test_it_can_be_forbidden(
@@ -123,7 +123,7 @@ def test_it_can_be_forbidden(
     assert debian.main(["nginx"]) == 0
     assert not calls.exists()
     said = capsys.readouterr().err
-    assert "nginx is not here, and TAILRACE_NO_APT forbids to install it. Skipped: " in said
+    assert "nginx is not installed, and TAILRACE_NO_APT prevents its installation." in said
 
 
 @pytest.mark.usefixtures("programs")

@@ -272,7 +272,7 @@ def test_two_hundred_readers_cost_as_much_as_a_few(behind: Behind) -> None:
         before = behind.wire.requests
         outcome = collapse.follow(writer, behind.wire, behind.port, sizes)
     assert [check for check in outcome.checks if not check.right] == []
-    answers = outcome.metrics["answers"]
+    answers = outcome.metrics["responses"]
     # Three messages, a time-out at least, and the last one.
     assert answers >= 5 * 200
     assert behind.wire.requests - before <= answers / 20

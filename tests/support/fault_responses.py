@@ -1,4 +1,4 @@
-"""What faults do to the answers that pass a `FaultProxy`."""
+"""How faults change the responses that pass a `FaultProxy`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tests.support.fault_plan import Card, Fault, Request
+from tests.support.fault_plan import Fault, PlannedFault, Request
 
-__all__ = ["Cut", "disturbed", "own_answer"]
+__all__ = ["Cut", "inject", "own_response"]
 
 PAUSE_S = 0.005
 PAUSES_MAX = 10
@@ -19,15 +19,15 @@ CONTROL_BYTES = 160
 
 
 class Cut(Exception):
-    """From here on the client gets nothing more; with `reset` perhaps not even all before it."""
+    """The connection ends here; with `reset` the client may lose bytes that were sent before."""
 
     def __init__(self, reset: bool = False) -> None:
         super().__init__(reset)
         self.reset = reset
 
 
-def own_answer(request: Request, status: int, retry_after_s: int | None = None) -> bytes:
-    """An answer that no server gave."""
+def own_response(request: Request, status: int, retry_after_s: int | None = None) -> bytes:
+    """A response that the proxy makes itself."""
     body = b"" if request.method == "HEAD" else b"by the proxy"
     lines = [f"HTTP/1.1 {status} Fault", f"Content-Length: {len(body)}"]
     if retry_after_s is not None:
@@ -35,67 +35,73 @@ def own_answer(request: Request, status: int, retry_after_s: int | None = None) 
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def disturbed(
-    card: Card, request: Request, pieces: Iterator[bytes], note: Callable[[Card], None]
+def inject(
+    planned: PlannedFault,
+    request: Request,
+    pieces: Iterator[bytes],
+    note: Callable[[PlannedFault], None],
 ) -> Iterator[bytes]:
     """
-    The pieces of an answer, its head first, after a fault had its way with them.
+    The pieces of a response, its head first, changed by a fault.
 
     Raises:
-        Cut: That was all.
+        Cut: The connection ends after the last piece.
     """
     if request.is_sse:
-        pieces = _some_events(card, pieces, note)
-    match card.fault:
+        pieces = _some_events(planned, pieces, note)
+    match planned.fault:
         case Fault.CUT_HEAD:
             head = next(pieces)
             _finish(request, pieces)
-            note(card)
-            yield head[: card.chance.randrange(len(head))]
-            raise Cut(card.chance.random() < 0.3)
+            note(planned)
+            yield head[: planned.rng.randrange(len(head))]
+            raise Cut(planned.rng.random() < 0.3)
         case Fault.CUT_BODY:
-            yield from _cut_body(card, request, pieces, note)
+            yield from _cut_body(planned, request, pieces, note)
         case Fault.FAIL_AFTER:
             next(pieces)
             _finish(request, pieces)
-            note(card)
-            assert card.status is not None
-            yield own_answer(request, card.status, card.retry_after_s)
+            note(planned)
+            assert planned.status is not None
+            yield own_response(request, planned.status, planned.retry_after_s)
         case Fault.SLOW:
-            note(card)
-            yield from _slow(card, pieces)
+            note(planned)
+            yield from _slow(planned, pieces)
         case Fault.CRUMBS:
-            note(card)
-            yield from _crumbs(card, pieces)
+            note(planned)
+            yield from _small_pieces(planned, pieces)
         case _:
             yield from pieces
 
 
 def _some_events(
-    card: Card, pieces: Iterator[bytes], note: Callable[[Card], None]
+    planned: PlannedFault, pieces: Iterator[bytes], note: Callable[[PlannedFault], None]
 ) -> Iterator[bytes]:
-    """An event stream that is lost between two events: one that lasts would meet few faults."""
-    left = card.chance.randint(10, 30)
+    """End an event stream between two events: a long one would meet few faults."""
+    left = planned.rng.randint(10, 30)
     for piece in pieces:
         yield piece
         left -= len(piece) >= EVENT_BYTES_MIN
         if not left:
-            note(replace(card, fault=Fault.HANG_UP))
+            note(replace(planned, fault=Fault.HANG_UP))
             raise Cut
 
 
 def _finish(request: Request, pieces: Iterator[bytes]) -> None:
-    """Let the server carry it all out. (An event stream is under way with its head.)"""
+    """Read the rest, so that the server completes the request (not for an event stream)."""
     if not request.is_sse:
         b"".join(pieces)
 
 
 def _cut_body(
-    card: Card, request: Request, pieces: Iterator[bytes], note: Callable[[Card], None]
+    planned: PlannedFault,
+    request: Request,
+    pieces: Iterator[bytes],
+    note: Callable[[PlannedFault], None],
 ) -> Iterator[bytes]:
     yield next(pieces)
     if request.is_sse:
-        left = card.chance.randint(1, 4)
+        left = planned.rng.randint(1, 4)
         for piece in pieces:
             left -= len(piece) >= EVENT_BYTES_MIN
             if not left:
@@ -107,29 +113,29 @@ def _cut_body(
         piece = b"".join(pieces)
         if not piece:
             return
-    note(card)
-    # As often near its end: there stands the control event, which says what the rest is worth.
+    note(planned)
+    # Half of the cuts are near the end, within the control event.
     last = max(0, len(piece) - CONTROL_BYTES)
-    yield piece[: card.chance.randrange(card.chance.choice((0, last)), len(piece))]
-    raise Cut(card.chance.random() < 0.3)
+    yield piece[: planned.rng.randrange(planned.rng.choice((0, last)), len(piece))]
+    raise Cut(planned.rng.random() < 0.3)
 
 
-def _slow(card: Card, pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _slow(planned: PlannedFault, pieces: Iterator[bytes]) -> Iterator[bytes]:
     for at, piece in enumerate(pieces):
-        middle = card.chance.randint(0, len(piece))
+        middle = planned.rng.randint(0, len(piece))
         yield piece[:middle]
         if at < PAUSES_MAX:
             time.sleep(PAUSE_S)
         yield piece[middle:]
 
 
-def _crumbs(card: Card, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Single bytes at first, then pieces of any size: a long answer shall not take for ever."""
+def _small_pieces(planned: PlannedFault, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Single bytes first, then pieces of any size, so that a long response ends soon."""
     single = BYTE_BY_BYTE
     for piece in pieces:
         at = 0
         while at < len(piece):
-            size = 1 if single > 0 else card.chance.randint(1, 1500)
+            size = 1 if single > 0 else planned.rng.randint(1, 1500)
             yield piece[at : at + size]
             at += size
             single -= 1
