@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 REPO_ROOT = Path(__file__).resolve().parents[2]
 # Not assertions about speed: a busy machine may take long, a server that hangs takes for ever.
@@ -39,6 +39,9 @@ class BaseServerProcess(ABC):
     `args` are options as on the command line of `tailrace serve`. A test that runs on every kind
     of server gives the same options to each.
     """
+
+    stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+    """Ends the process with an orderly exit of the interpreter."""
 
     def __init__(self, data_dir: Path | str, *args: str, env: Mapping[str, str] | None = None):
         self.data_dir = Path(data_dir)
@@ -148,6 +151,14 @@ class BaseServerProcess(ABC):
         self._finish(process)
         return process.returncode
 
+    def stop(self) -> None:
+        """End a process that is no longer needed; it can save its coverage first."""
+        if coverage_is_measured() and self._process is not None and self.running:
+            self._process.send_signal(self.stop_signal)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(COVERAGE_GRACE_S)
+        self.kill()
+
     def restart(self) -> Self:
         """Kill the process if it is running, then start it on the same data and port."""
         self.kill()
@@ -164,11 +175,7 @@ class BaseServerProcess(ABC):
     ) -> None:
         if error is not None:
             error.add_note(self._with_log("the server's log when the test failed"))
-        if coverage_is_measured() and self._process is not None and self.running:
-            self._process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(COVERAGE_GRACE_S)
-        self.kill()
+        self.stop()
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
@@ -234,7 +241,10 @@ class ServerProcess(BaseServerProcess):
 
 
 class AsgiServerProcess(BaseServerProcess):
-    """The ASGI app, mounted under a path of a larger app and run by uvicorn."""
+    """The ASGI app, mounted under a path of another app and run by uvicorn."""
+
+    # After its shutdown uvicorn raises the signal again, which for SIGTERM ends the interpreter.
+    stop_signal = signal.SIGINT
 
     def _command(self, port: int) -> list[str]:
         return [
