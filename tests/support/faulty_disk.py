@@ -69,14 +69,6 @@ class FaultyDiskServer(ServerProcess):
         at = command.index("tailrace")
         return [*command[:at], "tests.support.faulty_disk", *command[at + 1 :]]
 
-    def wait_for_end(self) -> int:
-        """Wait until the process ends by itself; returns its exit code."""
-        wait_until(lambda: not self.running)
-        process = self._process
-        assert process is not None
-        self._finish(process)
-        return process.returncode
-
     def break_disk(self, how: str) -> None:
         """Break the disk, and return when it is broken."""
         draft = self._fault.with_suffix(".draft")

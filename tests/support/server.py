@@ -151,6 +151,14 @@ class BaseServerProcess(ABC):
         self._finish(process)
         return process.returncode
 
+    def wait_for_end(self) -> int:
+        """Wait until the process ends by itself; returns its exit code."""
+        process = self._process
+        assert process is not None
+        process.wait(STOP_TIMEOUT_S)
+        self._finish(process)
+        return process.returncode
+
     def stop(self) -> None:
         """End a process that is no longer needed; it can save its coverage first."""
         if coverage_is_measured() and self._process is not None and self.running:

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.server import REPO_ROOT, ServerProcess
-from tests.support.together import wait_until
 
 MOUNT_TIMEOUT_S = 60.0
 
@@ -114,11 +113,3 @@ class SmallDiskServer(ServerProcess):
 
     def _command(self, port: int) -> list[str]:
         return [*self._prefix, *super()._command(port)]
-
-    def wait_for_end(self) -> int:
-        """Wait until the process ends by itself; returns its exit code."""
-        wait_until(lambda: not self.running)
-        process = self._process
-        assert process is not None
-        self._finish(process)
-        return process.returncode
