@@ -46,23 +46,23 @@ def command(peer: str, data_dir: Path, options: Sequence[str] = ()) -> list[str]
 @contextlib.contextmanager
 def running(peer: str, directory: Path, options: Sequence[str] = ()) -> Iterator[RunningServer]:
     """A new server with an empty data directory; both are removed afterwards."""
-    place = Path(tempfile.mkdtemp(prefix="tailrace-bench-", dir=directory))
+    parent = Path(tempfile.mkdtemp(prefix="tailrace-bench-", dir=directory))
     try:
-        server = RunningServer(peer, place, options)
+        server = RunningServer(peer, parent, options)
         try:
             yield server
         finally:
             server.stop()
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(parent, ignore_errors=True)
 
 
 class RunningServer:
     """One server process, its data directory and the log it writes."""
 
-    def __init__(self, peer: str, place: Path, options: Sequence[str] = ()) -> None:
-        self._log = place / "log"
-        self._data_dir = place / "data"
+    def __init__(self, peer: str, directory: Path, options: Sequence[str] = ()) -> None:
+        self._log = directory / "log"
+        self._data_dir = directory / "data"
         self._data_dir.mkdir()
         self._command = command(peer, self._data_dir, options)
         self._start()
