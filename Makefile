@@ -15,9 +15,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Node trusts the certificates that the operating system trusts, as pip and git do.
 NPM_CI := NODE_USE_SYSTEM_CA=1 PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error
 CODE := $(wildcard src tests benchmarks tools examples)
-# Two worker processes. A worker that runs out of tests takes over some of the other's: each starts
-# its own servers, so a file may be split between them.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal --durations=15
+# A worker process that runs out of tests takes over some of another's. Each starts its own servers,
+# so a file may be split between them.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=15
 # System programs: apt-get installs them where it can; tests that lack one are skipped.
 DEBIAN := $(BIN)/python -m tools.debian
 TEST_SETUP := $(VENV)/.dev-stamp tests/conformance/node_modules/.stamp tests/reference/node_modules/.stamp
@@ -47,8 +48,8 @@ test-all: $(TEST_SETUP) ## Run every test: all kinds of servers, long kills, clu
 
 coverage: $(TEST_SETUP) ## Run the tests of `make test`, and print their branch coverage
 	@rm -f .coverage .coverage.*
-	$(PYTEST) --cov --cov-report= $(PYTEST_ARGS)
-	$(BIN)/coverage report --skip-covered --skip-empty
+	@status=0; $(PYTEST) --cov --cov-report= $(PYTEST_ARGS) || status=$$?; \
+	$(BIN)/coverage report --skip-covered --skip-empty; exit $$status
 
 lint: $(VENV)/.dev-stamp ## Check style, types and the imports between layers
 	$(BIN)/ruff check $(CODE)
