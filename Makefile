@@ -35,7 +35,7 @@ serve: $(VENV)/.run-stamp ## Run the server on ./data (more options: make serve 
 	$(BIN)/tailrace serve --data-dir ./data $(ARGS)
 
 test: $(TEST_SETUP) ## Run the tests to pass before each push (some: make test PYTEST_ARGS="-k name")
-	$(PYTEST) $(PYTEST_ARGS)
+	$(PYTEST) --ignore=tests/spark/cluster $(PYTEST_ARGS)
 
 # Spark clusters get the machine to themselves. The second run happens even if the first one fails.
 # Status 5, no tests, is no failure: PYTEST_ARGS may select tests of one run only.
@@ -48,7 +48,7 @@ test-all: $(TEST_SETUP) ## Run every test: all kinds of servers, long kills, clu
 
 coverage: $(TEST_SETUP) ## Run the tests of `make test`, and print their branch coverage
 	@rm -f .coverage .coverage.*
-	@status=0; $(PYTEST) --cov --cov-report= $(PYTEST_ARGS) || status=$$?; \
+	@status=0; $(PYTEST) --ignore=tests/spark/cluster --cov --cov-report= $(PYTEST_ARGS) || status=$$?; \
 	$(BIN)/coverage report --skip-covered --skip-empty; exit $$status
 
 lint: $(VENV)/.dev-stamp ## Check style, types and the imports between layers
