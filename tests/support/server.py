@@ -259,6 +259,8 @@ class AsgiServerProcess(BaseServerProcess):
             *(sys.executable, "-m", "uvicorn", "tests.support.asgi_app:app"),
             *("--host", "127.0.0.1", "--port", str(port)),
             *("--no-access-log", "--no-use-colors"),
+            # The default of 5 s would close connections of tests on a busy machine.
+            *("--timeout-keep-alive", "120"),
         ]
 
     def _port_in(self, line: str) -> int | None:
