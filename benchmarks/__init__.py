@@ -1,5 +1,6 @@
-"""Measurements of Tailrace beside the reference server of the protocol.
+"""
+Measurements of Tailrace and of the reference server of the protocol.
 
-Run ``python -m benchmarks``. Each module in :mod:`benchmarks.works` states the
+Run ``python -m benchmarks``. Each module in :mod:`benchmarks.workloads` states the
 question it answers.
 """

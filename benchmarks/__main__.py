@@ -1,4 +1,4 @@
-"""The command line: which works to measure, on which servers, and where to write."""
+"""The command line: which workloads to measure, on which servers, and where to write."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from benchmarks.model import (
     Outcome,
     Progress,
     Sizes,
-    Work,
+    Workload,
 )
-from benchmarks.works import WORKS
+from benchmarks.workloads import WORKLOADS
 
 OTHERS = tuple(peer for peer in ALL_PEERS if peer != OURS)
 RESULTS = Path(__file__).parent / "results.json"
 
 
 def main() -> int:
-    """Measure, print the table and write the results; the exit status."""
+    """Measure, print the table and write the results; returns the exit status."""
     options = _options()
     sizes: Sizes = options.sizes
     rounds: int = options.rounds or (1 if sizes is SMOKE else 3)
-    chosen = [work for work in WORKS if not options.only or work.name in options.only]
+    chosen = [item for item in WORKLOADS if not options.only or item.name in options.only]
     servers = _servers(options.against, without_ours=options.without_ours)
     try:
         _prepare(servers)
@@ -50,17 +50,17 @@ def main() -> int:
 
     began = time.monotonic()
     for name, value in facts.items():
-        _say(f"{name}: {value}")
+        _print(f"{name}: {value}")
     results: dict[str, object] = {}
     all_lines: list[report.Line] = []
-    wrong: list[str] = []
-    for work in chosen:
-        found, failures = _measure(work, servers, sizes, rounds, options.dir)
-        lines = report.lines(work, found)
+    failed: list[str] = []
+    for workload in chosen:
+        found, failures = _measure(workload, servers, sizes, rounds, options.dir)
+        lines = report.lines(workload, found)
         all_lines += lines
-        wrong += failures
-        results[work.name] = {
-            "question": work.question,
+        failed += failures
+        results[workload.name] = {
+            "question": workload.question,
             "rounds": {peer: [asdict(one) for one in each] for peer, each in found.items()},
             "medians": report.medians(found),
             "lines": [line.as_json() for line in lines],
@@ -73,44 +73,46 @@ def main() -> int:
         "rounds": rounds,
         "sizes": asdict(sizes),
         "works": results,
-        "wrong": wrong,
+        "wrong": failed,
     }
     options.out.write_text(json.dumps(written, indent=2) + "\n")
 
     print(report.table(all_lines))
     if sizes is SMOKE:
-        print("\nThese are smoke sizes: they show that everything works, not how fast it is.")
-    for text in wrong:
-        print(f"WRONG: {text}", file=sys.stderr)
-    return 1 if wrong else 0
+        print("\nThese are smoke sizes: they show that everything runs, not how fast.")
+    for text in failed:
+        print(f"FAILED: {text}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def _measure(
-    work: Work, servers: list[str], sizes: Sizes, rounds: int, directory: Path
+    workload: Workload, servers: list[str], sizes: Sizes, rounds: int, directory: Path
 ) -> tuple[report.Rounds, list[str]]:
-    """All rounds of one work, one server at a time, in turn."""
-    asked = [peer for peer in servers if peer in work.peers]
+    """All rounds of one workload; the servers take turns."""
+    asked = [peer for peer in servers if peer in workload.peers]
     found: report.Rounds = {peer: [] for peer in asked}
-    wrong: list[str] = []
-    _say(f"{work.name}: {work.question}")
-    for number in range(1 if work.one_round else rounds):
+    failed: list[str] = []
+    _print(f"{workload.name}: {workload.question}")
+    for number in range(1 if workload.one_round else rounds):
         for peer in asked:
-            place = f"{work.name}, {peer}, round {number + 1}"
+            label = f"{workload.name}, {peer}, round {number + 1}"
             try:
-                with peers.running(peer, directory, work.options) as server:
-                    outcome = work.run(server, sizes, _speaker(place))
+                with peers.running(peer, directory, workload.options) as server:
+                    outcome = workload.run(server, sizes, _printer(label))
             except (BenchmarkError, OSError, ValueError, subprocess.SubprocessError) as error:
-                wrong.append(f"{place}: {error}")
-                _say(f"{place}: failed: {error}")
+                failed.append(f"{label}: {error}")
+                _print(f"{label}: failed: {error}")
                 continue
             found[peer].append(outcome)
-            wrong += [f"{place}: {_tell(check)}" for check in outcome.checks if not check.right]
-            _say(f"{place}: {_tell_checks(outcome)}")
-    return found, wrong
+            failed += [
+                f"{label}: {_describe(check)}" for check in outcome.checks if not check.right
+            ]
+            _print(f"{label}: {_describe_checks(outcome)}")
+    return found, failed
 
 
 def _prepare(servers: list[str]) -> None:
-    """See that everything needed is there before any time is spent."""
+    """Check that everything needed is installed before the first measurement."""
     require_wrk()
     machine.allow_many_files()
     if any(peer.startswith("reference") for peer in servers):
@@ -126,20 +128,20 @@ def _servers(against: list[str], *, without_ours: bool) -> list[str]:
     return [peer for peer in ALL_PEERS if peer in wanted]
 
 
-def _tell(check: Check) -> str:
+def _describe(check: Check) -> str:
     return f"{check.name}: expected {check.expected}, found {check.found}"
 
 
-def _tell_checks(outcome: Outcome) -> str:
+def _describe_checks(outcome: Outcome) -> str:
     right = sum(check.right for check in outcome.checks)
     return f"{right} of {len(outcome.checks)} checks right"
 
 
-def _speaker(place: str) -> Progress:
-    return lambda text: _say(f"{place}: {text}")
+def _printer(label: str) -> Progress:
+    return lambda text: _print(f"{label}: {text}")
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
@@ -154,7 +156,7 @@ def _peer_names(text: str) -> list[str]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure Tailrace beside the reference server of the protocol.",
+        description="Measure Tailrace and the reference server of the protocol.",
     )
     how_much = parser.add_mutually_exclusive_group()
     how_much.add_argument(
@@ -175,9 +177,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         action="append",
-        choices=[work.name for work in WORKS],
+        choices=[workload.name for workload in WORKLOADS],
         metavar="NAME",
-        help="only this work; may be given more than once: %(choices)s",
+        help="only this workload; can be repeated: %(choices)s",
     )
     parser.add_argument("--rounds", type=int, help="rounds per server (3; 1 with --smoke)")
     parser.add_argument(
@@ -195,7 +197,7 @@ def _options() -> argparse.Namespace:
         "--dir",
         type=Path,
         default=Path(tempfile.gettempdir()),
-        help="where the data directories go; it should be on a real disk",
+        help="parent of the data directories; it should be on a real disk",
     )
     return parser.parse_args()
 

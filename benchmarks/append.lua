@@ -6,7 +6,7 @@
 -- visited in steps of a prime, so that every stream gets the same share but
 -- neighbours are not visited one after the other.
 --
--- Every answer has to have a 2xx status; the others are counted as refused.
+-- Every response has to have a 2xx status; others are counted as refused.
 -- done() prints one line that begins with "RESULT " and goes on as JSON.
 -- Times are in microseconds.
 

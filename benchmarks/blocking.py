@@ -1,8 +1,8 @@
 """A plain HTTP client on one blocking connection.
 
-It measures how fast a server answers one caller, so it does as little as it
-can: it sends bytes that were made beforehand, reads into one large buffer and
-looks at the body only if asked to.
+It measures how fast a server responds to one client, so it does as little as
+possible: it sends prepared bytes, reads into one large buffer and looks at the
+body only on request.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Sink = Callable[[memoryview], None]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The answer to one request; the body went to the sink."""
+class Response:
+    """The response to one request; the sink received the body."""
 
     status: int
     headers: dict[str, str]
@@ -35,10 +35,10 @@ def make_request(
     *,
     content_type: str | None = None,
     body: bytes = b"",
-    below: str = STREAMS_AT,
+    root: str = STREAMS_AT,
 ) -> bytes:
-    """The bytes of one HTTP/1.1 request for a stream, or for what lies below another path."""
-    head = f"{method} {below}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    """The bytes of one HTTP/1.1 request for a stream, or for a path under another root."""
+    head = f"{method} {root}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     if content_type is not None:
         head += f"Content-Type: {content_type}\r\n"
     if body or method in ("PUT", "POST"):
@@ -47,7 +47,7 @@ def make_request(
 
 
 def parse_head(head: bytes) -> tuple[int, dict[str, str]]:
-    """The status and the headers (names in lower case) of an answer's head."""
+    """The status and the headers (names in lower case) of a response's head."""
     lines = head.decode("latin-1").split("\r\n")
     headers: dict[str, str] = {}
     for line in lines[1:]:
@@ -81,50 +81,50 @@ class Connection:
         """Send a part of a request."""
         self._socket.sendall(data)
 
-    def exchange(self, request: bytes, sink: Sink | None = None) -> Answer:
-        """Send one request and read its whole answer."""
+    def exchange(self, request: bytes, sink: Sink | None = None) -> Response:
+        """Send one request and read its whole response."""
         self._socket.sendall(request)
         status, headers = parse_head(self._read_until(b"\r\n\r\n"))
         if request.startswith(b"HEAD ") or status in (204, 304):
-            return Answer(status, headers, 0)
+            return Response(status, headers, 0)
         if headers.get("transfer-encoding", "").lower() == "chunked":
             length = self._read_chunks(sink)
         else:
             length = int(headers.get("content-length", "0"))
             self._read_exactly(length, sink)
-        return Answer(status, headers, length)
+        return Response(status, headers, length)
 
-    def expect(self, status: int, request: bytes, sink: Sink | None = None) -> Answer:
-        """Like :meth:`exchange`, and insist on one status."""
-        answer = self.exchange(request, sink)
-        if answer.status != status:
+    def expect(self, status: int, request: bytes, sink: Sink | None = None) -> Response:
+        """Like :meth:`exchange`, but fail on any other status."""
+        response = self.exchange(request, sink)
+        if response.status != status:
             line = request.split(b"\r\n", 1)[0].decode("ascii")
-            raise BenchmarkError(f"{line}: expected {status}, got {answer.status}")
-        return answer
+            raise BenchmarkError(f"{line}: expected {status}, got {response.status}")
+        return response
 
     def read_stream(self, path: str, on_page: Callable[[bytes], None] | None = None) -> int:
-        """Read a stream from its start to its end; the number of body bytes.
+        """Read a stream from its start to its end; returns the number of body bytes.
 
         Follows ``Stream-Next-Offset`` until the server says ``Stream-Up-To-Date``.
-        Bodies are thrown away unless ``on_page`` wants each of them.
+        Each body is passed to ``on_page``, if it is given.
         """
         offset, total = "-1", 0
         while True:
             page = bytearray()
             sink: Sink | None = None if on_page is None else page.extend
-            answer = self.expect(200, make_request("GET", f"{path}?offset={offset}"), sink)
-            total += answer.body_bytes
+            response = self.expect(200, make_request("GET", f"{path}?offset={offset}"), sink)
+            total += response.body_bytes
             if on_page is not None:
                 on_page(bytes(page))
-            if answer.headers.get("stream-up-to-date") == "true":
+            if response.headers.get("stream-up-to-date") == "true":
                 return total
-            following = answer.headers.get("stream-next-offset", "")
+            following = response.headers.get("stream-next-offset", "")
             if following in ("", offset):
                 raise BenchmarkError(f"reading {path} does not get past offset {offset}")
             offset = following
 
     def _fill(self) -> None:
-        """Receive more bytes behind those that are still unread."""
+        """Receive more bytes after those that are still unread."""
         if self._start == self._end:
             self._start = self._end = 0
         elif self._end == BUFFER_BYTES:
@@ -133,11 +133,11 @@ class Connection:
             self._start, self._end = 0, len(waiting)
         count = self._socket.recv_into(self._buffer[self._end :])
         if count == 0:
-            raise BenchmarkError("the server closed the connection in the middle of an answer")
+            raise BenchmarkError("the server closed the connection in the middle of a response")
         self._end += count
 
     def _read_until(self, mark: bytes) -> bytes:
-        """Take bytes up to a mark, which is dropped."""
+        """Take the bytes before a mark, and drop the mark."""
         while True:
             waiting = bytes(self._buffer[self._start : min(self._end, self._start + 16384)])
             at = waiting.find(mark)
@@ -157,7 +157,7 @@ class Connection:
             length -= count
 
     def _read_chunks(self, sink: Sink | None) -> int:
-        """Read a chunked body; the number of bytes without the framing."""
+        """Read a chunked body; returns the number of bytes without the framing."""
         total = 0
         while True:
             length = int(self._read_until(b"\r\n").split(b";")[0], 16)

@@ -1,9 +1,8 @@
 """Many requests over many connections, from one event loop.
 
-Each connection has one request in progress and takes the next one from a shared
-iterator as soon as its response is complete. The requests are made beforehand or
-by the iterator; the responses are parsed only as far as needed to find their
-end.
+Each connection has one request in flight and takes the next one from a shared
+iterator as soon as its response is complete. Responses are parsed only as far as
+needed to find their end.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ STALL_SECONDS = 60.0
 _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 
-OnAnswer = Callable[[bytes, int, bytes, int], None]
-"""Called with the request, the status, the response's headers and the body's length."""
+OnResponse = Callable[[bytes, int, bytes, int], None]
+"""Called with the request, the status, the response's head and the body's length."""
 
 
 def run_requests(
-    host: str, port: int, connections: int, requests: Iterable[bytes], on_answer: OnAnswer
+    host: str, port: int, connections: int, requests: Iterable[bytes], on_response: OnResponse
 ) -> float:
-    """Send every request and wait for every response; the seconds it took.
+    """Send every request and wait for every response; returns the seconds it took.
 
     The clock starts when all connections are open.
     """
-    return uvloop.run(_run(host, port, connections, requests, on_answer))
+    return uvloop.run(_run(host, port, connections, requests, on_response))
 
 
 class Statuses:
-    """Counts responses by status; usable as ``on_answer``."""
+    """Counts responses by status; usable as ``on_response``."""
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
@@ -49,11 +48,11 @@ class Statuses:
 
 
 async def _run(
-    host: str, port: int, connections: int, requests: Iterable[bytes], on_answer: OnAnswer
+    host: str, port: int, connections: int, requests: Iterable[bytes], on_response: OnResponse
 ) -> float:
     loop = asyncio.get_running_loop()
     finished: asyncio.Future[None] = loop.create_future()
-    run = _SharedRun(iter(requests), on_answer, connections, finished)
+    run = _SharedRun(iter(requests), on_response, connections, finished)
     callers: list[_Caller] = []
     try:
         for _ in range(connections):
@@ -70,35 +69,35 @@ async def _run(
 
 
 class _SharedRun:
-    """The shared state of the connections of one run."""
+    """The state that the connections of one run share."""
 
     def __init__(
         self,
         requests: Iterator[bytes],
-        on_answer: OnAnswer,
+        on_response: OnResponse,
         busy: int,
         finished: asyncio.Future[None],
     ) -> None:
         self.requests = requests
-        self._on_answer = on_answer
+        self._on_response = on_response
         self._busy = busy
         self._finished = finished
-        self._answers = 0
+        self._responses = 0
 
     async def wait(self) -> None:
-        """Wait for the end of the run; fail if no response arrives for a long time."""
+        """Wait for the end of the run; fail if no response comes for a long time."""
         seen = -1
         while not self._finished.done():
-            if seen == self._answers:
-                raise BenchmarkError(f"no answer for {STALL_SECONDS:.0f} seconds")
-            seen = self._answers
+            if seen == self._responses:
+                raise BenchmarkError(f"no response for {STALL_SECONDS:.0f} seconds")
+            seen = self._responses
             await asyncio.wait({self._finished}, timeout=STALL_SECONDS)
         self._finished.result()
 
-    def answer(self, request: bytes, status: int, head: bytes, body_bytes: int) -> None:
-        """Pass one complete response on."""
-        self._answers += 1
-        self._on_answer(request, status, head, body_bytes)
+    def response(self, request: bytes, status: int, head: bytes, body_bytes: int) -> None:
+        """Handle one complete response."""
+        self._responses += 1
+        self._on_response(request, status, head, body_bytes)
 
     def idle(self) -> None:
         """One connection found no more requests."""
@@ -113,7 +112,7 @@ class _SharedRun:
 
 
 class _Caller(asyncio.Protocol):
-    """One connection with at most one request in progress."""
+    """One connection with at most one request in flight."""
 
     def __init__(self, run: _SharedRun) -> None:
         self._run = run
@@ -127,7 +126,7 @@ class _Caller(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._under_way:
-            self._run.fail(BenchmarkError("the server closed a connection in mid-answer"))
+            self._run.fail(BenchmarkError("the server closed a connection within a response"))
 
     def close(self) -> None:
         """Drop the connection, also during a request."""
@@ -163,11 +162,11 @@ class _Caller(asyncio.Protocol):
             self._waiting = data
             return
         self._waiting = b""
-        self._run.answer(self._request, status, head, found)
+        self._run.response(self._request, status, head, found)
         self.send_next()
 
     def _body_length(self, status: int, head: bytes, data: bytes, start: int) -> int | None:
-        """The length of the response body, or None while it is incomplete."""
+        """The length of the response's body, or None while it is incomplete."""
         if status == 204 or self._request.startswith(b"HEAD "):
             return 0
         stated = _CONTENT_LENGTH.search(head)

@@ -1,6 +1,6 @@
-"""Appends as fast as the server takes them, made by ``wrk``.
+"""Appends as fast as the server accepts them, sent by ``wrk``.
 
-``wrk`` is written in C, so that the load generator is not what is measured.
+``wrk`` is written in C, so that the load generator is not the bottleneck.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ READ_CONNECTIONS = 16
 SETTLE_SECONDS = 0.2
 THREADS = 1
 
-HOW_TO_INSTALL = "wrk is not installed; it makes the load. On Debian or Ubuntu: apt-get install wrk"
+HOW_TO_INSTALL = (
+    "wrk is not installed; it generates the load. On Debian or Ubuntu: apt-get install wrk"
+)
 
 
 @dataclass(frozen=True)
 class Load:
-    """What wrk saw."""
+    """The result of wrk."""
 
     requests: int
     seconds: float
@@ -43,7 +45,7 @@ class Load:
 
     @property
     def accepted(self) -> int:
-        """Answers with a 2xx status."""
+        """Responses with a 2xx status."""
         return self.requests - self.refused
 
     @property
@@ -53,7 +55,7 @@ class Load:
 
 
 def require_wrk() -> str:
-    """The path of wrk, or an error that says how to install it."""
+    """The path of wrk. The error says how to install it."""
     found = shutil.which("wrk")
     if found is None:
         raise BenchmarkError(HOW_TO_INSTALL)
@@ -73,7 +75,7 @@ def wrk_version() -> str:
 def create_streams(
     server: Server, prefix: str, numbers: range, connections: int = CREATE_CONNECTIONS
 ) -> float:
-    """Create ``prefix`` + number for each number; the seconds it took."""
+    """Create ``prefix`` + number for each number; returns the seconds it took."""
     statuses = Statuses()
     requests = [make_request("PUT", f"{prefix}{i}", content_type=CONTENT_TYPE) for i in numbers]
     seconds = run_requests(
@@ -113,13 +115,13 @@ def append_load(server: Server, prefix: str, streams: int, connections: int, sec
 
 
 def check_load(name: str, connections: int, load: Load, before: int, after: int) -> list[Check]:
-    """Compare what wrk counted with what the streams hold, read before and after.
+    """Compare the count of wrk with the bytes in the streams, read before and after.
 
-    When its time is up wrk leaves without waiting for the answers under way, so
-    the streams may hold up to one append more per connection than it counted.
+    At the end wrk does not wait for the responses in flight, so the streams may
+    hold up to one append more per connection than it counted.
     """
     return [
-        exactly(f"{name}: refused appends", 0, load.refused),
+        exactly(f"{name}: rejected appends", 0, load.refused),
         exactly(f"{name}: socket errors and time-outs", 0, load.socket_errors + load.timeouts),
         between(
             f"{name}: bytes read back",
@@ -127,12 +129,12 @@ def check_load(name: str, connections: int, load: Load, before: int, after: int)
             (load.accepted + connections) * BODY_BYTES,
             after - before,
         ),
-        exactly(f"{name}: bytes of cut-off appends", 0, after % BODY_BYTES),
+        exactly(f"{name}: bytes of truncated appends", 0, after % BODY_BYTES),
     ]
 
 
 def settled_bytes(server: Server, prefix: str, streams: int) -> int:
-    """:func:`stored_bytes`, once the appends that wrk left under way are over."""
+    """:func:`stored_bytes`, after the appends that wrk left in flight have ended."""
     found = stored_bytes(server, prefix, streams)
     while True:
         time.sleep(SETTLE_SECONDS)
@@ -143,20 +145,20 @@ def settled_bytes(server: Server, prefix: str, streams: int) -> int:
 
 
 def stored_bytes(server: Server, prefix: str, streams: int) -> int:
-    """The bytes in all streams together, found by reading them.
+    """The total bytes in all streams, found by reading them.
 
-    First one page of each over many connections; then, one after the other,
-    the streams that are longer than a page.
+    First one page of each over many connections, then the streams that are longer
+    than a page, one after the other.
     """
     total = 0
     longer: list[str] = []
 
     def count(request: bytes, status: int, head: bytes, body_bytes: int) -> None:
         nonlocal total
-        answered, headers = parse_head(head)
+        code, headers = parse_head(head)
         path = request.decode("ascii").split(" ")[1].removeprefix(STREAMS_AT).split("?")[0]
-        if answered != 200:
-            raise BenchmarkError(f"reading {path} back gave status {answered}")
+        if code != 200:
+            raise BenchmarkError(f"reading {path} back gave status {code}")
         if headers.get("stream-up-to-date") == "true":
             total += body_bytes
         else:

@@ -1,4 +1,4 @@
-"""What is the machine under the measurement? In particular: how slow is its disk?"""
+"""Facts about the machine, such as the latency of its disk, and memory of processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PEAK_POLL_SECONDS = 0.02
 
 
 def facts(directory: Path) -> dict[str, str | int | float]:
-    """Describe the machine, without naming it or any of its paths."""
+    """Describe the machine, without its name or paths."""
     return {
         "cpu": _first_value("/proc/cpuinfo", "model name"),
         "cores": os.cpu_count() or 0,
@@ -59,7 +59,7 @@ def resident_megabytes(pid: int) -> float:
 
 
 def allow_many_files() -> int:
-    """Raise the limit of open files as far as the system lets us, and tell it."""
+    """Raise the limit of open files as far as the system allows; returns the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
@@ -86,7 +86,7 @@ def _filesystem(directory: Path) -> str:
 
 
 class PeakMemory:
-    """The most resident memory that a process had while this was entered, looked at often."""
+    """The peak resident memory of a process within the block, by frequent sampling."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

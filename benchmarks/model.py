@@ -1,4 +1,4 @@
-"""The words the benchmarks share: sizes, measurements, checks and goals."""
+"""Types that the benchmarks share: sizes, workloads, checks and goals."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ REFERENCE_MEMORY = "reference-memory"
 ALL_PEERS = (OURS, REFERENCE_FILE, REFERENCE_MEMORY, OURS_MEMORY)
 
 STREAMS_AT = "/v1/stream/"
-"""Both servers keep their streams below this path."""
+"""Both servers have their streams under this path."""
 
 
 class BenchmarkError(Exception):
-    """A measurement cannot be made; the message says what to do about it."""
+    """A measurement is not possible; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Sizes:
     hostile_seconds: int
     hostile_idle: int
     hostile_slow: int
-    hostile_deaf: int
+    hostile_stalled: int
 
 
 FULL = Sizes(
@@ -95,7 +95,7 @@ FULL = Sizes(
     hostile_seconds=10,
     hostile_idle=10_000,
     hostile_slow=500,
-    hostile_deaf=100,
+    hostile_stalled=100,
 )
 
 QUICK = Sizes(
@@ -132,7 +132,7 @@ QUICK = Sizes(
     hostile_seconds=6,
     hostile_idle=10_000,
     hostile_slow=500,
-    hostile_deaf=100,
+    hostile_stalled=100,
 )
 
 SMOKE = Sizes(
@@ -169,13 +169,13 @@ SMOKE = Sizes(
     hostile_seconds=1,
     hostile_idle=300,
     hostile_slow=30,
-    hostile_deaf=10,
+    hostile_stalled=10,
 )
 
 
 @dataclass(frozen=True)
 class Check:
-    """A value that has to be right for the measurement to count."""
+    """A value that must be right for the measurement to be valid."""
 
     name: str
     expected: str
@@ -195,14 +195,14 @@ def between(name: str, low: int, high: int, found: int) -> Check:
 
 @dataclass
 class Outcome:
-    """What one round of one work found out about one server."""
+    """The result of one round of one workload on one server."""
 
     metrics: dict[str, float] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
 
 
 class Server(Protocol):
-    """A running server, as a work sees it."""
+    """A running server, as a workload sees it."""
 
     @property
     def host(self) -> str: ...
@@ -261,8 +261,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Work:
-    """A measurement: what it asks, whom it asks, and how to read the answer."""
+class Workload:
+    """A measurement: its question, its servers, and the rows of its result."""
 
     name: str
     question: str
@@ -271,4 +271,4 @@ class Work:
     peers: tuple[str, ...] = ALL_PEERS
     one_round: bool = False
     options: tuple[str, ...] = ()
-    """Further options for `tailrace serve`."""
+    """More options for `tailrace serve`."""

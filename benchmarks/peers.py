@@ -45,24 +45,24 @@ def command(peer: str, data_dir: Path, options: Sequence[str] = ()) -> list[str]
 
 @contextlib.contextmanager
 def running(peer: str, directory: Path, options: Sequence[str] = ()) -> Iterator[RunningServer]:
-    """A fresh server with an empty data directory, both gone afterwards."""
-    place = Path(tempfile.mkdtemp(prefix="tailrace-bench-", dir=directory))
+    """A new server with an empty data directory; both are removed afterwards."""
+    parent = Path(tempfile.mkdtemp(prefix="tailrace-bench-", dir=directory))
     try:
-        server = RunningServer(peer, place, options)
+        server = RunningServer(peer, parent, options)
         try:
             yield server
         finally:
             server.stop()
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(parent, ignore_errors=True)
 
 
 class RunningServer:
     """One server process, its data directory and the log it writes."""
 
-    def __init__(self, peer: str, place: Path, options: Sequence[str] = ()) -> None:
-        self._log = place / "log"
-        self._data_dir = place / "data"
+    def __init__(self, peer: str, directory: Path, options: Sequence[str] = ()) -> None:
+        self._log = directory / "log"
+        self._data_dir = directory / "data"
         self._data_dir.mkdir()
         self._command = command(peer, self._data_dir, options)
         self._start()
@@ -78,7 +78,7 @@ class RunningServer:
         self._start()
 
     def stop(self, *, kill: bool = False) -> None:
-        """End the process; ``kill`` gives it no chance to tidy up."""
+        """End the process by SIGTERM, or by SIGKILL with ``kill``."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
         try:
@@ -103,7 +103,7 @@ class RunningServer:
         self.port = url.port or 80
 
     def _wait_for_url(self, deadline: float) -> str:
-        """Follow the log until the line that tells the address."""
+        """Read the log until the line with the address."""
         with self._log.open("rb") as log:
             line = b""
             while time.perf_counter() < deadline:
@@ -122,7 +122,7 @@ class RunningServer:
 
 
 def _listening_url(line: bytes) -> str | None:
-    """The address told by a log line, if it is the one that tells it."""
+    """The address in a log line, if it has one."""
     try:
         event = json.loads(line)
     except ValueError:

@@ -1,7 +1,7 @@
-"""nginx with the configuration of deploy/, as an ordinary process in a directory of its own.
+"""nginx with the configuration of deploy/, as an ordinary process with its own directory.
 
-The shipped file is used as it is, but for the places that are marked CHANGE in
-it: where the server is, where nginx listens, and where its files are.
+The shipped file is used as it is, except for the lines marked CHANGE in it: the
+address of the server, the address of nginx, and the paths of files.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ SHIPPED = Path(__file__).parents[1] / "deploy" / "nginx" / "tailrace.conf"
 START_SECONDS = 20.0
 HOW_TO_INSTALL = "nginx is not installed. On Debian or Ubuntu: apt-get install nginx"
 
-# One worker: on two cores, readers, writers and the server need room too.
+# One worker: on two cores, readers, writers and the server need time too.
 MAIN = """
 {user}
 daemon off;
 master_process on;
 worker_processes 1;
 worker_rlimit_nofile {files};
-pid {place}/nginx.pid;
-error_log {place}/error.log warn;
+pid {directory}/nginx.pid;
+error_log {directory}/error.log warn;
 events {{ worker_connections {connections}; }}
 http {{
-    client_body_temp_path {place}/body;
-    proxy_temp_path {place}/proxy;
-    fastcgi_temp_path {place}/fastcgi;
-    uwsgi_temp_path {place}/uwsgi;
-    scgi_temp_path {place}/scgi;
-    include {place}/tailrace.conf;
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi;
+    scgi_temp_path {directory}/scgi;
+    include {directory}/tailrace.conf;
 }}
 """
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
+    """A port of loopback that is free now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -55,7 +55,7 @@ def free_port() -> int:
 
 @dataclass(frozen=True)
 class Changes:
-    """What is changed of the shipped file, besides where files are."""
+    """Changes of the shipped file, besides the paths of files."""
 
     origin: str
     listen: str
@@ -64,14 +64,14 @@ class Changes:
     short_polls: bool = False
     """For a server with --long-poll-s below 15."""
     by_principal: bool = False
-    """Share among the requests of one principal, the second choice."""
+    """Share responses among the requests of one principal: the second variant."""
 
 
-def changed(text: str, place: Path, changes: Changes) -> str:
+def changed(text: str, directory: Path, changes: Changes) -> str:
     """The shipped file with these changes."""
     text = _replace(text, r"server 127\.0\.0\.1:4437;", f"server {changes.origin};", 1)
-    text = _replace(text, r"/var/cache/nginx/", f"{place}/", 2)
-    text = _replace(text, r"/var/log/nginx/", f"{place}/", 1)
+    text = _replace(text, r"/var/cache/nginx/", f"{directory}/", 2)
+    text = _replace(text, r"/var/log/nginx/", f"{directory}/", 1)
     if changes.short_polls:
         text = _replace(text, r"<moment>\.\{18\}", "<moment>.{19}", 1)
         text = _replace(text, r"204::\[0-9\]", "204::0", 1)
@@ -89,32 +89,42 @@ def changed(text: str, place: Path, changes: Changes) -> str:
 def _replace(text: str, pattern: str, by: str, times: int) -> str:
     text, found = re.subn(pattern, by.replace("\\", r"\\"), text)
     if found != times:
-        raise BenchmarkError(f"{pattern} is {found} times in {SHIPPED.name}, not {times} times")
+        raise BenchmarkError(f"{pattern} occurs {found} times in {SHIPPED.name}, not {times} times")
     return text
 
 
-def command(place: Path) -> list[str]:
-    """nginx on the configuration in a directory."""
+def command(directory: Path) -> list[str]:
+    """The command that runs nginx on the configuration in a directory."""
     program = find("nginx")
     if program is None:
         raise BenchmarkError(HOW_TO_INSTALL)
-    # -e: nginx writes to a log before it has read where its log is.
-    return [program, "-p", str(place), "-c", str(place / "nginx.conf"), "-e", f"{place}/error.log"]
+    # -e: nginx opens a log before it has read its configuration.
+    return [
+        program,
+        "-p",
+        str(directory),
+        "-c",
+        str(directory / "nginx.conf"),
+        "-e",
+        f"{directory}/error.log",
+    ]
 
 
-def write(place: Path, changes: Changes, *, connections: int = 4096) -> None:
-    """Both files, ready for :func:`command`."""
-    place.mkdir(parents=True, exist_ok=True)
-    # Workers of a root would be somebody who may not look into root's directories.
+def write(directory: Path, changes: Changes, *, connections: int = 4096) -> None:
+    """Write both configuration files, for :func:`command`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    # By default the workers of root run as a user who cannot read root's directories.
     user = "user root;" if os.geteuid() == 0 else ""
-    main = MAIN.format(user=user, place=place, files=connections + 64, connections=connections)
-    (place / "nginx.conf").write_text(main)
-    (place / "tailrace.conf").write_text(changed(SHIPPED.read_text(), place, changes))
+    main = MAIN.format(
+        user=user, directory=directory, files=connections + 64, connections=connections
+    )
+    (directory / "nginx.conf").write_text(main)
+    (directory / "tailrace.conf").write_text(changed(SHIPPED.read_text(), directory, changes))
 
 
 @contextmanager
 def running(
-    place: Path,
+    directory: Path,
     origin: str,
     tls: tuple[Path, Path] | None = None,
     *,
@@ -122,21 +132,21 @@ def running(
     by_principal: bool = False,
     connections: int = 4096,
 ) -> Iterator[int]:
-    """A running nginx before an origin; its port."""
+    """Run nginx in front of an origin; yields its port."""
     port = free_port()
     changes = Changes(origin, f"127.0.0.1:{port}", tls, short_polls, by_principal)
-    write(place, changes, connections=connections)
-    with (place / "output").open("wb") as output:
-        process = subprocess.Popen(command(place), stdout=output, stderr=output)
+    write(directory, changes, connections=connections)
+    with (directory / "output").open("wb") as output:
+        process = subprocess.Popen(command(directory), stdout=output, stderr=output)
     try:
-        _wait(process, port, place)
+        _wait(process, port, directory)
         yield port
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(START_SECONDS)
 
 
-def _wait(process: subprocess.Popen[bytes], port: int, place: Path) -> None:
+def _wait(process: subprocess.Popen[bytes], port: int, directory: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -145,5 +155,5 @@ def _wait(process: subprocess.Popen[bytes], port: int, place: Path) -> None:
             time.sleep(0.01)
         else:
             return
-    told = (place / "output").read_text() + (place / "error.log").read_text()
-    raise BenchmarkError(f"nginx did not start:\n{told[-2000:]}")
+    text = (directory / "output").read_text() + (directory / "error.log").read_text()
+    raise BenchmarkError(f"nginx did not start:\n{text[-2000:]}")

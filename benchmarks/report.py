@@ -16,11 +16,11 @@ from benchmarks.model import (
     Outcome,
     Row,
     TimesBetter,
-    Work,
+    Workload,
 )
 
 Rounds = dict[str, list[Outcome]]
-"""What was found, by peer, one outcome for each round."""
+"""The outcomes of each peer, one per round."""
 
 COLUMNS = {
     OURS: "ours",
@@ -33,7 +33,7 @@ SHORT = {REFERENCE_FILE: "file", REFERENCE_MEMORY: "memory"}
 
 @dataclass(frozen=True)
 class Judged:
-    """A goal, and whether it was met; None if it could not be told."""
+    """A goal, and whether it was met; None if it was not measured."""
 
     goal: str
     met: bool | None
@@ -68,10 +68,10 @@ def medians(rounds: Rounds) -> dict[str, dict[str, float]]:
     return found
 
 
-def lines(work: Work, rounds: Rounds) -> list[Line]:
-    """The table rows of one work."""
+def lines(workload: Workload, rounds: Rounds) -> list[Line]:
+    """The table rows of one workload."""
     middle = medians(rounds)
-    return [_line(work, row, middle) for row in work.rows]
+    return [_line(workload, row, middle) for row in workload.rows]
 
 
 def table(all_lines: Sequence[Line]) -> str:
@@ -98,7 +98,7 @@ def table(all_lines: Sequence[Line]) -> str:
     )
 
 
-def _line(work: Work, row: Row, middle: dict[str, dict[str, float]]) -> Line:
+def _line(workload: Workload, row: Row, middle: dict[str, dict[str, float]]) -> Line:
     values = {peer: found[row.metric] for peer, found in middle.items() if row.metric in found}
     ours = values.get(OURS)
     times: dict[str, float] = {}
@@ -107,7 +107,7 @@ def _line(work: Work, row: Row, middle: dict[str, dict[str, float]]) -> Line:
         if ours and theirs:
             times[peer] = ours / theirs if row.more_is_better else theirs / ours
     goals = tuple(_judge(goal, row.unit, ours, times) for goal in row.goals)
-    return Line(work.name, row.metric, row.title, row.unit, values, times, goals)
+    return Line(workload.name, row.metric, row.title, row.unit, values, times, goals)
 
 
 def _judge(goal: Goal, unit: str, ours: float | None, times: dict[str, float]) -> Judged:

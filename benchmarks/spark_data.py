@@ -1,4 +1,4 @@
-"""What the Spark works share: one session, messages of 230 bytes, and streams full of them."""
+"""Shared by the Spark workloads: one session, messages of 230 bytes, and streams of them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _started: list[SparkSession] = []
 
 
 def session() -> SparkSession:
-    """Spark as the goals have it: two cores, which the server shares."""
+    """Spark on two cores, which it shares with the server, as the goals say."""
     if not _started:
         conf = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "4"}
         _started.append(new_session("benchmarks", "local[2]", conf))
         atexit.register(_started[0].stop)
-        # The first job of a session pays for classes and workers.
+        # The first job of a session loads classes and starts workers.
         _started[0].range(1000).repartition(4).count()
     return _started[0]
 
@@ -62,20 +62,20 @@ def make_bucket(server: Server) -> None:
 
 
 def make_streams(server: Server, bodies: Iterator[tuple[str, bytes]], threads: int = 8) -> None:
-    """Create streams with first content, a request each."""
+    """Create streams with initial content, one request each."""
     with Client(url_of(server)) as client, ThreadPoolExecutor(threads) as pool:
         bucket = client.bucket(BUCKET)
-        room = threading.Semaphore(4 * threads)
+        free_slots = threading.Semaphore(4 * threads)
 
         def create(name: str, content: bytes) -> None:
             try:
                 bucket.stream(name).create("application/json", body=content)
             finally:
-                room.release()
+                free_slots.release()
 
         jobs = []
         for name, content in bodies:
-            room.acquire()
+            free_slots.acquire()
             jobs.append(pool.submit(create, name, content))
         for job in jobs:
             job.result()
@@ -96,7 +96,7 @@ def read(server: Server, **options: str) -> DataFrame:
 
 
 def spent(load: Callable[[], DataFrame]) -> float:
-    """Seconds to load a DataFrame, to read it to its end and to drop what was read."""
+    """Seconds to load a DataFrame and to read it to its end; the rows are dropped."""
     began = time.perf_counter()
     load().write.format("noop").mode("overwrite").save()
     return time.perf_counter() - began

@@ -1,13 +1,12 @@
-"""Many SSE subscribers in a process of their own.
+"""Many SSE subscribers, in their own process.
 
     python -m benchmarks.subscribers HOST PORT PATH COUNT
 
-Prints ``ready`` when every subscriber has the head of its answer, follows the
-stream until ``stop`` is read from standard input and nothing has come for a
-while, then prints one JSON line. While the stream is live it only notes the
-time and keeps the bytes, so that its own work adds as little as possible to
-the times; everything is parsed afterwards. The clock is the monotonic one,
-which all processes of a machine share.
+Prints ``ready`` when every subscriber has the head of its response, follows the
+stream until ``stop`` is read from standard input and no bytes arrive for a
+while, then prints one JSON line. While the stream is live it only records the
+time and the bytes, to add as little delay as possible; it parses them
+afterwards. The clock is the monotonic one, which all processes share.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from benchmarks.blocking import make_request
 from benchmarks.machine import allow_many_files
 
 MESSAGE_BYTES = 256
-AT_ONCE = 50
+CONNECTING_MAX = 50
 CONNECT_SECONDS = 30.0
 QUIET_SECONDS = 1.0
 STOP_SECONDS = 30.0
@@ -44,13 +43,13 @@ def make_message(number: int, sent_ns: int) -> bytes:
 
 @dataclass
 class Subscriber:
-    """One connection and what came over it, with the times."""
+    """One connection and its received bytes, with their times."""
 
     connection: socket.socket
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
 
     def has_head(self) -> bool:
-        """Whether the head of the answer is complete."""
+        """Whether the head of the response is complete."""
         return b"\r\n\r\n" in b"".join(piece for _, piece in self.pieces)
 
 
@@ -65,20 +64,22 @@ class Receiver:
         self.cut_off = 0
 
     def connect(self, count: int) -> None:
-        """Open the connections, a few at a time, and wait for the heads."""
+        """Open the connections, some at a time, and wait for the heads."""
         while len(self.subscribers) < count:
-            fresh = [self._open() for _ in range(min(AT_ONCE, count - len(self.subscribers)))]
+            opened = [
+                self._open() for _ in range(min(CONNECTING_MAX, count - len(self.subscribers)))
+            ]
             deadline = time.monotonic() + CONNECT_SECONDS
-            while not all(subscriber.has_head() for subscriber in fresh):
+            while not all(subscriber.has_head() for subscriber in opened):
                 if time.monotonic() > deadline:
-                    raise SystemExit("a subscriber got no answer")
+                    raise SystemExit("a subscriber got no response")
                 self.receive(0.1)
         for subscriber in self.subscribers.values():
             if not subscriber.pieces[0][1].startswith(b"HTTP/1.1 200"):
-                raise SystemExit(f"a subscriber was refused: {subscriber.pieces[0][1]!r}")
+                raise SystemExit(f"a subscriber was rejected: {subscriber.pieces[0][1]!r}")
 
     def follow(self) -> None:
-        """Receive until told to stop and nothing has come for a while."""
+        """Receive until the command to stop, and until no bytes arrive for a while."""
         control = sys.stdin.fileno()
         self._poll.register(control, select.EPOLLIN)
         while control not in self.receive(1.0):
@@ -89,7 +90,7 @@ class Receiver:
             pass
 
     def receive(self, timeout: float) -> list[int]:
-        """Read from every connection that has bytes; what was ready."""
+        """Read from every connection that has bytes; returns what was ready."""
         ready = self._poll.poll(timeout)
         subscribers = self.subscribers
         clock = time.monotonic_ns
@@ -116,9 +117,9 @@ class Receiver:
 
 
 def find_messages(pieces: list[tuple[int, bytes]]) -> list[tuple[int, float]]:
-    """The messages in one answer: each one's number and its delay in milliseconds.
+    """The messages in one response: each one's number and its delay in milliseconds.
 
-    A message counts as received with the piece that brought its last byte.
+    A message counts as received when its last byte arrives.
     """
     ends: list[int] = []
     for _, piece in pieces:
@@ -137,23 +138,23 @@ def _in_body(chunk: tuple[int, int]) -> int:
     return chunk[0]
 
 
-def _without_framing(answer: bytes) -> tuple[bytes, list[tuple[int, int]]]:
-    """The body of an answer, and where each of its chunks begins.
+def _without_framing(response: bytes) -> tuple[bytes, list[tuple[int, int]]]:
+    """The body of a response, and where each of its chunks begins.
 
-    The latter are pairs of (position in the body, position in the answer).
+    The latter are pairs of (position in the body, position in the response).
     """
-    at = answer.index(b"\r\n\r\n") + 4
-    if b"transfer-encoding: chunked" not in answer[:at].lower():
-        return answer[at:], [(0, at)]
+    at = response.index(b"\r\n\r\n") + 4
+    if b"transfer-encoding: chunked" not in response[:at].lower():
+        return response[at:], [(0, at)]
     body = bytearray()
     chunks: list[tuple[int, int]] = []
-    while (line_end := answer.find(b"\r\n", at)) >= 0:
-        size = int(answer[at:line_end].split(b";")[0], 16)
+    while (line_end := response.find(b"\r\n", at)) >= 0:
+        size = int(response[at:line_end].split(b";")[0], 16)
         if size == 0:
             break
         start = line_end + 2
         chunks.append((len(body), start))
-        body += answer[start : start + size]
+        body += response[start : start + size]
         at = start + size + 2
     return bytes(body), chunks
 
@@ -164,7 +165,7 @@ def _percentile(ordered: list[float], share: float) -> float:
 
 
 def main() -> None:
-    """Follow a stream with many subscribers and print what they saw."""
+    """Follow a stream with many subscribers and print the result."""
     host, port, path, count = sys.argv[1:5]
     allow_many_files()
     gc.disable()  # a collection would delay what is being timed

@@ -1,10 +1,10 @@
-"""Uploads snapshots from a process of its own.
+"""Uploads snapshots, in its own process.
 
     python -m benchmarks.uploader HOST PORT BYTES
 
-Prints ``uploading`` when the first upload is under way, uploads one snapshot
-after the other until standard input ends, and then prints one JSON line: how
-much that was, how long it took, and the offset and SHA-256 of the last one.
+Prints ``uploading`` when the first upload has begun, uploads one snapshot after
+the other until standard input ends, and then prints one JSON line: bytes,
+seconds, and the offset and SHA-256 of the last snapshot.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PIECE_BYTES = 1 << 20
 
 
 def main() -> int:
-    """Upload until told to stop."""
+    """Upload until standard input ends."""
     host, port, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     piece = random.Random(1).randbytes(PIECE_BYTES)
     digest = hashlib.sha256()
@@ -33,11 +33,11 @@ def main() -> int:
         digest.update(piece)
     uploads = 0
     with Connection(host, port) as connection:
-        connection.expect(201, make_request("PUT", BUCKET, below="/"))
-        connection.expect(201, make_request("PUT", STREAM, content_type=CONTENT_TYPE, below="/"))
+        connection.expect(201, make_request("PUT", BUCKET, root="/"))
+        connection.expect(201, make_request("PUT", STREAM, content_type=CONTENT_TYPE, root="/"))
         began = time.perf_counter()
         while not uploads or not select.select([sys.stdin], [], [], 0)[0]:
-            append = make_request("POST", STREAM, content_type=CONTENT_TYPE, body=b"x", below="/")
+            append = make_request("POST", STREAM, content_type=CONTENT_TYPE, body=b"x", root="/")
             offset = connection.expect(204, append).headers["stream-next-offset"]
             head = f"PUT /{STREAM}/snapshot/{offset} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
             connection.send(f"{head}Content-Length: {size}\r\n\r\n".encode())

@@ -1,17 +1,17 @@
 """
-Programs of the system that tests and benchmarks use; `make test` and `make bench` call this.
+Install system programs for tests and benchmarks; `make test-all` and `make bench` call this.
 
     python -m tools.debian chromium nginx
 
-Rule 1: nothing here ends a run. What cannot be installed is told, and what needs it is skipped.
+Rule 1: nothing here fails a run. A program that cannot be installed is reported, and the tests that
+need it are skipped.
 
-Rule 2: the commands themselves are looked for, not a stamp: on a machine that has them this takes
-milliseconds and says nothing.
+Rule 2: the commands themselves are looked up, not a stamp file. If all are installed, this takes
+milliseconds and prints nothing.
 
-Rule 3: nothing that is installed is started. Debian starts a service after its installation, and a
-web server on port 80 is not what somebody wants who runs tests.
+Rule 3: no installed service is started. Debian would start nginx on port 80.
 
-`TAILRACE_NO_APT=1` forbids the installation.
+`TAILRACE_NO_APT=1` prevents the installation.
 """
 
 import os
@@ -26,13 +26,13 @@ __all__ = ["PROGRAMS", "Program", "find", "main"]
 
 INSTALL_S_MAX: Final = 600
 SHOWN_LINES: Final = 5
-# Root's directories of programs: nginx is in one, and they are not on everybody's PATH.
+# Root's program directories, which may be missing from PATH; nginx is in one of them.
 SYSTEM: Final = ("/usr/sbin", "/sbin")
-# Debian asks this program whether a service may be started: 101 is no.
+# Debian calls this program before it starts a service: status 101 forbids it.
 POLICY: Final = "/usr/sbin/policy-rc.d"
 
-# As root, with the policy's path and a package. A policy that is there already stays as it is. The
-# lists of packages are old, or none at all, on many machines: they are fetched when that shows.
+# Runs as root, with the policy's path and a package. An existing policy is kept. The package lists
+# may be outdated or missing: they are fetched if the first attempt fails.
 SCRIPT: Final = """
 policy=$1 package=$2
 if [ ! -e "$policy" ]; then
@@ -47,7 +47,7 @@ install || { apt-get update --quiet && install; }
 
 @dataclass(frozen=True)
 class Program:
-    """A command, the Debian package that has it, and what is skipped without it."""
+    """A command, its Debian package, and what is skipped without it."""
 
     command: str
     package: str
@@ -55,34 +55,34 @@ class Program:
 
 
 PROGRAMS: Final = {
-    "chromium": Program("chromium", "chromium", "the tests of the page in a real browser"),
-    "nginx": Program("nginx", "nginx", "the tests and the benchmark behind a real proxy"),
-    "wrk": Program("wrk", "wrk", "the benchmarks, which need it to make load"),
+    "chromium": Program("chromium", "chromium", "the browser tests of the web page"),
+    "nginx": Program("nginx", "nginx", "the tests and the benchmark behind nginx"),
+    "wrk": Program("wrk", "wrk", "the benchmarks, which use it as load generator"),
 }
 
 
 def find(command: str) -> str | None:
-    """The path of a command, also where only root looks for it."""
+    """The path of a command, including root's program directories."""
     return shutil.which(command, path=os.pathsep.join([os.environ.get("PATH", ""), *SYSTEM]))
 
 
 def main(names: Sequence[str]) -> int:
-    """See that these programs are there, as far as that can be; always status 0."""
+    """Install the programs that are missing, if possible; the status is always 0."""
     absent = [PROGRAMS[name] for name in names if find(PROGRAMS[name].command) is None]
     if not absent:
         return 0
-    become_root, hindrance = _way_to_install()
+    become_root, obstacle = _how_to_install()
     for program in absent:
-        why = hindrance or _install(program, become_root)
-        if why:
-            _say(f"{program.command} is not here, and {why}. Skipped: {program.skipped}.")
+        reason = obstacle or _install(program, become_root)
+        if reason:
+            _say(f"{program.command} is not installed, and {reason}. Skipped: {program.skipped}.")
     return 0
 
 
-def _way_to_install() -> tuple[list[str], str]:
-    """What to put before a command to run it as root, or why nothing can be installed."""
+def _how_to_install() -> tuple[list[str], str]:
+    """The prefix to run a command as root, or the reason why nothing can be installed."""
     if os.environ.get("TAILRACE_NO_APT", "0") not in ("", "0"):
-        return [], "TAILRACE_NO_APT forbids to install it"
+        return [], "TAILRACE_NO_APT prevents its installation"
     if shutil.which("apt-get") is None:
         return [], "there is no apt-get to install it"
     if os.geteuid() == 0:
@@ -92,13 +92,13 @@ def _way_to_install() -> tuple[list[str], str]:
         shutil.which("sudo") is None
         or subprocess.run([*sudo, "true"], capture_output=True).returncode
     ):
-        return [], "only root can install it (apt-get, by sudo without a password)"
+        return [], "only root can install it (or sudo without a password)"
     return sudo, ""
 
 
 def _install(program: Program, become_root: Sequence[str]) -> str:
-    """Install its package; why it is still not there, or nothing."""
-    _say(f"installing {program.package} (TAILRACE_NO_APT=1 forbids it)")
+    """Install a package; returns the reason if it failed, else an empty string."""
+    _say(f"installing {program.package} (TAILRACE_NO_APT=1 prevents this)")
     script = ["sh", "-c", SCRIPT, "sh", POLICY, program.package]
     try:
         done = subprocess.run(

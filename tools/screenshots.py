@@ -1,7 +1,7 @@
 """
-Pictures of the page for the documentation: `python -m tools.screenshots`.
+Screenshots of the web page for the documentation: `python -m tools.screenshots`.
 
-A server of its own with made-up streams, a real browser, and docs/images/.
+Starts a server with sample streams and a browser, and writes to docs/images/.
 """
 
 import json
@@ -23,10 +23,10 @@ WORDS = ("harbour", "lantern", "meadow", "orchard", "pebble", "river", "thicket"
 
 
 def main() -> None:
-    """Fill a server, look at it, and keep what is seen."""
+    """Fill a server and take the screenshots."""
     executable = find_chromium()
     if executable is None:
-        raise SystemExit("there is no Chromium here: install one, such as Debian's chromium")
+        raise SystemExit("no Chromium found: install one, such as Debian's package chromium")
     IMAGES.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -77,8 +77,8 @@ def _fill(connection: Connection) -> None:
     tail = connection.request("HEAD", path).headers["stream-next-offset"]
     assert tail
     places = {"places": [{"bucket": "agents", "stream": "session-2041", "message": 12}]}
-    answer = connection.request("POST", "/-/offsets", {}, json.dumps(places).encode())
-    offset = json.loads(answer.body)["places"][0]["offset"]
+    response = connection.request("POST", "/-/offsets", {}, json.dumps(places).encode())
+    offset = json.loads(response.body)["places"][0]["offset"]
     _put(connection, f"{path}/snapshot/{quote(offset)}", "application/json", b'{"turns":12}')
 
 
@@ -102,7 +102,7 @@ def _take(browser: Browser, url: str, name: str, scheme: str, size: tuple[int, i
 
 
 def _dashboard(browser: Browser, connection: Connection, url: str) -> None:
-    """With something to see: appends for as long as it takes to draw a few points."""
+    """Take the dashboard while appends run, so that its charts have data."""
     page = _open(browser, url, "dark", DESKTOP)
     readers: list[Connection] = []
     until = time.monotonic() + 45
@@ -117,7 +117,7 @@ def _dashboard(browser: Browser, connection: Connection, url: str) -> None:
             body = json.dumps({"at": at, "pad": "x" * (at % 400)}).encode()
             headers = {"Content-Type": "application/json"}
             connection.request("POST", "/agents/session-2041", headers, body)
-        # The browser's events are handled while Playwright waits.
+        # Playwright handles the browser's events while it waits.
         page.wait_for_timeout(60)
     page.screenshot(path=IMAGES / "ui-dashboard-dark.png")
     for reader in readers:

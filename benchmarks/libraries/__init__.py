@@ -1,1 +1,1 @@
-"""Which HTTP library should the client stand on?"""
+"""Which HTTP library should the client use?"""

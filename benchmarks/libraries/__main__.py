@@ -1,15 +1,15 @@
 """
-Which HTTP library should the client stand on?
+Which HTTP library should the client use?
 
     python -m benchmarks.libraries [--smoke]
 
-Each reads 1 KiB by requests of its own, 1 at a time and 64 at once, and then one SSE stream of
-about 25 MB, from our server in memory: how many requests a second, and how much of the processor a
-request, or a megabyte of events, takes of the client. Rounds take turns; the figure is the median.
-They are installed into environments of their own, beside this file, on the first run. This is the
-experiment behind docs/decisions/0005.
+Each library reads 1 KiB per request, 1 request at a time and 64 at once, and then one SSE stream
+of about 25 MB, from our server in memory. Measured are requests per second, and the processor time
+of the client per request and per megabyte of events. The libraries take turns; the figure is the
+median. They are installed into their own environments, beside this file, on the first run. This is
+the experiment behind docs/decisions/0005.
 
-Not answered: what the client makes of it; `make bench ARGS="--only client_tail"` has the whole.
+Not measured: the whole client, see `make bench ARGS="--only client_tail"`.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ REQUESTS, EVENTS, ROUNDS = 6400, 100_000, 3
 
 
 def interpreter(requirements: str) -> Path:
-    """Python in an environment with what a file lists, made on the first run."""
-    place = HERE / f".venv-{Path(requirements).stem}"
-    stamp = place / ".stamp"
+    """Python in an environment with these requirements, created on the first run."""
+    directory = HERE / f".venv-{Path(requirements).stem}"
+    stamp = directory / ".stamp"
     if not stamp.exists():
         sys.stderr.write(f"installing {requirements}\n")
-        venv.create(place, with_pip=True, clear=True)
-        pip = [str(place / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+        venv.create(directory, with_pip=True, clear=True)
+        pip = [str(directory / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
         subprocess.run([*pip, "install", "--quiet", "-r", str(HERE / requirements)], check=True)
         stamp.touch()
-    return place / "bin" / "python"
+    return directory / "bin" / "python"
 
 
 def measure(library: str, work: str, url: str, concurrent: int, count: int) -> dict[str, float]:
-    """One library in a process of its own."""
+    """Measure one library, in its own process."""
     script = [str(interpreter(LIBRARIES[library])), str(HERE / "one.py")]
     command = [*script, library, work, url, str(concurrent), str(count)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -67,7 +67,10 @@ def main() -> None:
     requests, events, rounds = (64, 1000, 1) if smoke else (REQUESTS, EVENTS, ROUNDS)
     works = [("1 at a time", "requests", 1), ("64 at once", "requests", 64), ("SSE", "events", 1)]
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
-    with tempfile.TemporaryDirectory() as place, peers.running(OURS_MEMORY, Path(place)) as server:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        peers.running(OURS_MEMORY, Path(directory)) as server,
+    ):
         base = f"http://{server.host}:{server.port}"
         with Client(base) as client:
             client.stream("small").create("text/plain", body=b"x" * 1024)
@@ -90,7 +93,7 @@ def main() -> None:
     for title, work, _ in works:
         sizes = {library: {one["bytes"] for one in found[library, title]} for library in LIBRARIES}
         if len(set().union(*sizes.values())) != 1:
-            raise BenchmarkError(f"{title}: not all libraries read the same: {sizes}")
+            raise BenchmarkError(f"{title}: the libraries read different sizes: {sizes}")
         print(f"\n{title}")
         for library in LIBRARIES:
             rows = found[library, title]

@@ -1,8 +1,8 @@
 """
-One library at work: `python one.py LIBRARY requests|events URL CONCURRENT COUNT`.
+Measure one library: `python one.py LIBRARY requests|events URL CONCURRENT COUNT`.
 
-Prints a line of JSON: how many, in how many seconds, by how many seconds of processor time. It
-imports nothing but the library that is asked for, so that each is measured in a process of its own.
+Prints one JSON line: bytes, seconds, and seconds of processor time. It imports no other library,
+and each library is measured in its own process.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ PIECE = 64 << 10
 
 
 def _load(name: str) -> Any:
-    """Imported by name: these are not installed where the rest of the code is checked."""
+    """Import by name: the libraries are not installed in the environment of `make lint`."""
     return importlib.import_module(name)
 
 
@@ -160,7 +160,7 @@ ASYNC: dict[str, Callable[[str, str, int, int], Any]] = {
 
 
 def run(library: str, work: str, url: str, concurrent: int, count: int) -> int:
-    """Do it; how many bytes came."""
+    """Run the measurement; returns the number of bytes received."""
     if library in ASYNC:
         got: int = asyncio.run(ASYNC[library](work, url, concurrent, count))
         return got
@@ -172,7 +172,7 @@ def run(library: str, work: str, url: str, concurrent: int, count: int) -> int:
 
 def main() -> None:
     library, work, url, concurrent, count = sys.argv[1:]
-    # Once before the clock starts: imports and connections.
+    # Before the clock starts: imports and connections.
     run(library, "requests", url.partition("&live")[0], 1, 1)
     began, used = time.perf_counter(), time.process_time()
     got = run(library, work, url, int(concurrent), int(count))

@@ -3,7 +3,7 @@
 //   node serve.mjs [DATA_DIR]
 //
 // With DATA_DIR the server keeps its streams in files there; without it, in
-// memory. One JSON line on standard output tells the address. SIGTERM ends it.
+// memory. One JSON line on standard output has the address. SIGTERM ends it.
 
 import { DurableStreamTestServer } from "@durable-streams/server"
 

@@ -1,1 +1,1 @@
-"""The benchmarks still run; what they measure is for `make bench`."""
+"""The benchmarks run; `make bench` measures."""

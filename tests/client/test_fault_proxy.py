@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fault_plan import Card, Fault, Plan, Request
+from tests.support.fault_plan import Fault, Plan, PlannedFault, Request
 from tests.support.fault_proxy import FaultProxy
 from tests.support.http import Connection, ProtocolError, Response, request
 from tests.support.reading import OCTETS, SseReader
@@ -30,10 +30,10 @@ class Only(Plan):
         super().__init__("only", fault, faults=[fault], faults_max=times, retry_after_s=[1])
         self._method = method
 
-    def draw(self, request: Request) -> Card | None:
+    def draw(self, request: Request) -> PlannedFault | None:
         card = None
         if request.method == self._method:
-            while card is None and self.faults_dealt < self.faults_max:
+            while card is None and self.faults_planned < self.faults_max:
                 card = super().draw(request)
         return card
 
@@ -219,7 +219,7 @@ def test_a_request_is_held_until_another_one_has_passed(
     proxy = behind(plan)
     with ThreadPoolExecutor(1) as pool:
         held = pool.submit(append, proxy, path, b"held")
-        wait_until(lambda: plan.faults_dealt == 1)
+        wait_until(lambda: plan.faults_planned == 1)
         assert append(proxy, path, b"later, ").status == 204
         assert held.result().status == 204
     assert stored(server, path) == b"later, held"

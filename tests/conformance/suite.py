@@ -18,17 +18,17 @@ _NPM = _NODE_ROOT / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 _VITEST = HERE / "node_modules" / "vitest" / "vitest.mjs"
 
 LONG_POLL_S = 2
-RUN_TIMEOUT_S = 240.0
+RUN_TIMEOUT_S = 500.0
 INSTALL_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteResult:
-    """The tests that ran, by full name (group and title); those left out are in neither."""
+    """The tests that ran, by full name (group and title)."""
 
     passed: list[str]
-    # Name and the first failure message of each.
     failed: dict[str, str]
+    """Names and failure messages."""
 
     @property
     def ran(self) -> int:
@@ -47,7 +47,7 @@ def install() -> None:
     if _VITEST.exists():
         return
     flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
-    # Like the Makefile: trust what the system trusts, and let npm find the same Node.
+    # As in the Makefile: trust the system's certificates, and let npm find the same Node.
     env = {
         **os.environ,
         "NODE_USE_SYSTEM_CA": "1",
@@ -65,7 +65,7 @@ def run(base_url: str, result_file: Path) -> SuiteResult:
         "TAILRACE_CONFORMANCE_LONG_POLL_MS": str(LONG_POLL_S * 1000),
         "TAILRACE_CONFORMANCE_RESULT": str(result_file),
     }
-    # A session of its own, so that the workers of a run that hangs end with it.
+    # In a new session, so that the workers of a run that hangs are killed with it.
     process = subprocess.Popen(
         [str(_NODE), str(_VITEST), "run"],
         cwd=HERE,
@@ -90,7 +90,7 @@ def run(base_url: str, result_file: Path) -> SuiteResult:
 
 
 def parse(result_file: Path) -> SuiteResult:
-    """Read what vitest's JSON reporter wrote."""
+    """Read the file of vitest's JSON reporter."""
     passed: list[str] = []
     failed: dict[str, str] = {}
     files = json.loads(result_file.read_text())["testResults"]
@@ -105,5 +105,5 @@ def parse(result_file: Path) -> SuiteResult:
                 case "failed":
                     failed[name] = "\n".join(test["failureMessages"])
                 case _:
-                    pass  # left out by the name pattern in vitest.config.ts
+                    pass  # skipped by the name pattern in vitest.config.ts
     return SuiteResult(passed, failed)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import proxy
-from benchmarks.counting import Wire, counting
+from benchmarks.counting_relay import CountingRelay, counting
 from tests.support.http import Connection, HeaderInput, Response, request
 from tests.support.server import ServerProcess
 from tools.debian import find
@@ -22,7 +22,7 @@ class Behind:
     """A server behind nginx, and a counter of the requests between them."""
 
     server: ServerProcess
-    wire: Wire
+    wire: CountingRelay
     port: int
     directory: Path
 
@@ -53,7 +53,7 @@ class Behind:
 
     def passed(self, pattern: str) -> list[str]:
         """The heads of matching requests that nginx passed on since the last call."""
-        return [head for head in self.wire.taken() if re.search(pattern, head)]
+        return [head for head in self.wire.take_heads() if re.search(pattern, head)]
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from benchmarks import proxy
 from benchmarks.blocking import Connection as Writer
 from benchmarks.blocking import make_request
 from benchmarks.model import SMOKE
-from benchmarks.works import collapse
+from benchmarks.workloads import collapse
 from tests.deploy.conftest import Behind
 from tests.support.certificates import Authority
 from tests.support.http import Connection, Response
@@ -94,7 +94,7 @@ def test_a_response_before_the_tail_is_cached(behind: Behind) -> None:
     path = STREAM + "history"
     behind.create(path, b"x" * 1500)
     behind.append(path, b"end")
-    behind.wire.taken()
+    behind.wire.take_heads()
     bodies = {behind.request("GET", f"{path}?offset=-1").body for _ in range(10)}
     assert bodies == {b"x" * 1500}
     assert len(behind.passed("^GET ")) == 1
@@ -120,7 +120,7 @@ def test_an_upload_is_not_buffered(behind: Behind) -> None:
     behind.request("PUT", "/uploads", {})
     behind.create("/uploads/large")
     offset = behind.append("/uploads/large", b"message")
-    behind.wire.taken()
+    behind.wire.take_heads()
     target, body = f"/uploads/large/snapshot/{offset}", bytes(range(256)) * (8 << 12)
     with behind.connect() as connection:
         head = f"PUT {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -150,7 +150,7 @@ def test_queries_that_nginx_could_misread_are_not_collapsed(
     tail = behind.create(path, b"begin")
     trick = f"{path}?live=long-poll&{parameters.format(tail=tail)}"
     assert behind.request("GET", trick).body == b"begin"
-    behind.wire.taken()
+    behind.wire.take_heads()
     with behind.connect() as connection:
         connection.send_request("GET", f"{path}?{LONG_POLL}{tail}")
         # There is no cached response for it: it is passed on, and waits at the server.
@@ -166,7 +166,7 @@ def test_requests_with_credentials_are_not_cached(behind: Behind) -> None:
     credentials: list[dict[str, str]] = [
         {"Authorization": "Bearer a"}, {"Authorization": "Bearer b"}, {},
     ]  # fmt: skip
-    behind.wire.taken()
+    behind.wire.take_heads()
     for target in targets:
         for headers in credentials * 2:
             assert behind.request("GET", target, headers).status == 200
@@ -231,7 +231,7 @@ def test_the_requests_of_one_principal_can_be_shared(behind: Behind, tmp_path: P
     behind.create(path, b"x")
     origin = f"127.0.0.1:{behind.wire.port}"
     with proxy.running(tmp_path / "nginx", origin, by_principal=True) as port:
-        behind.wire.taken()
+        behind.wire.take_heads()
         for name in ("a", "b", "a", "b", "a", "b"):
             with Connection("127.0.0.1", port) as connection:
                 headers = {"Authorization": f"Bearer {name}"}
@@ -278,7 +278,7 @@ def test_two_hundred_readers_cost_as_much_as_a_few(behind: Behind) -> None:
         before = behind.wire.requests
         outcome = collapse.follow(writer, behind.wire, behind.port, sizes)
     assert [check for check in outcome.checks if not check.right] == []
-    responses = outcome.metrics["answers"]
+    responses = outcome.metrics["responses"]
     # Three messages, at least one time-out, and the last message.
     assert responses >= 5 * 200
     assert behind.wire.requests - before <= responses / 20

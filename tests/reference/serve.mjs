@@ -2,8 +2,8 @@
 //
 //   node serve.mjs PORT [--data-dir DIR] [--long-poll-ms MS] [--sse-ms MS]
 //
-// It ends SSE connections only when it stops. With --sse-ms it ends them every so often, in the
-// same way. One JSON line on standard output tells the address.
+// The server ends SSE connections only when it stops. With --sse-ms it ends them at this interval
+// too. One JSON line on standard output has the address.
 
 import { parseArgs } from "node:util"
 

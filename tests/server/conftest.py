@@ -75,7 +75,7 @@ def start(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start
 
     yield started
     for server in running.values():
-        server.kill()
+        server.stop()
 
 
 def _api(server: BaseServerProcess, kind: str) -> Iterator[Api]:

@@ -1,1 +1,1 @@
-"""What several tests share: real server processes and a raw HTTP client."""
+"""Shared by tests: server processes, a raw HTTP client, a proxy and disks that inject faults."""

@@ -1,4 +1,4 @@
-"""One thing in another thread, for as long as a block runs."""
+"""Run an action in a thread while a block runs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def alongside(action: Callable[[Wait], None]) -> Iterator[None]:
     """
     Run `action` in a thread; at the end of the block, wait for it and raise its error.
 
-    It gets a function to wait for something that the block does. That gives up when the block has
-    ended: what did not happen in it never will.
+    The action gets a function that waits for a condition. It fails when the block has ended,
+    because the condition can no longer become true.
     """
     ended = threading.Event()
 
-    def wait(what: Callable[[], bool]) -> None:
-        wait_until(lambda: what() or ended.is_set())
-        assert what(), "the block ended before"
+    def wait(condition: Callable[[], bool]) -> None:
+        wait_until(lambda: condition() or ended.is_set())
+        assert condition(), "the block ended first"
 
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(action, wait)

@@ -1,4 +1,5 @@
-"""A larger app with Tailrace mounted under a path, for uvicorn to run.
+"""
+An app with Tailrace mounted under a path, for uvicorn to run.
 
 `create_app()` takes its settings from the TAILRACE_* environment variables.
 """

@@ -1,4 +1,4 @@
-"""Certificates of an authority that nobody else trusts, for servers on loopback."""
+"""Certificates of a private authority, for servers on loopback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAY = timedelta(days=1)
 
 
 class Authority:
-    """Signs certificates; `file` is its own, for clients to trust."""
+    """Signs certificates; `file` is its own certificate, for clients to trust."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -51,7 +51,7 @@ class Authority:
         return certificate_file, key_file
 
     def client_context(self) -> ssl.SSLContext:
-        """Trusts this authority and no other."""
+        """A context that trusts only this authority."""
         return ssl.create_default_context(cafile=str(self.file))
 
     def _builder(

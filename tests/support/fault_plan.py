@@ -1,9 +1,10 @@
 """
-Which exchange meets which fault: decks of cards, shuffled by a seed.
+The plan that assigns faults to requests, shuffled by a seed.
 
-Each kind of request has a deck of its own. A deck holds every fault that this kind can meet, and
-calm cards between them; an empty one is dealt anew. So every fault happens for sure after as many
-requests as a deck has cards, whatever the seed, and never in runs that outlast a client's retries.
+Each kind of request has its own queue. It holds every fault that this kind can have, and as many
+entries without a fault, in random order; an empty queue is filled again. So every fault happens
+within one length of the queue, whatever the seed, and never so often in a row that a client's
+retries run out.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from random import Random
 
 from tests.support.chance import derive
 
-__all__ = ["POST_FAULTS", "READ_FAULTS", "SSE_FAULTS", "Card", "Fault", "Plan", "Request"]
+__all__ = ["POST_FAULTS", "READ_FAULTS", "SSE_FAULTS", "Fault", "Plan", "PlannedFault", "Request"]
 
 
 class Fault(Enum):
-    """What can become of an exchange."""
+    """What can happen to a request and its response."""
 
-    CUT_REQUEST = "the connection is lost before the server has all of the request"
-    CUT_HEAD = "carried out, and then lost at some byte of the answer's head"
-    CUT_BODY = "lost at some byte of the answer's body: in the middle of an event, if it has events"
-    HANG_UP = "lost right after a whole answer, or between two events, without a word"
-    FAIL_BEFORE = "answered by the proxy; the server never sees it"
-    FAIL_AFTER = "carried out, and answered by the proxy instead"
-    SLOW = "the answer comes with pauses between its pieces"
-    CRUMBS = "the answer comes byte by byte"
-    TWICE_FIRST = "delivered on two connections at once; the answer of the first one counts"
-    TWICE_SECOND = "the same, and the answer of the second one counts"
-    TWICE_LATE = "delivered again, after others that were sent later"
-    HELD = "delivered after others that were sent later"
+    CUT_REQUEST = "the connection ends before the server has the whole request"
+    CUT_HEAD = "executed; the connection ends within the head of the response"
+    CUT_BODY = "the connection ends within the body, or within an event"
+    HANG_UP = "the connection ends after a whole response, or between two events"
+    FAIL_BEFORE = "the proxy responds; the server does not receive the request"
+    FAIL_AFTER = "executed; the proxy responds instead of the server"
+    SLOW = "the response arrives with pauses between its pieces"
+    CRUMBS = "the response arrives byte by byte"
+    TWICE_FIRST = "delivered on two connections at once; the first response is passed on"
+    TWICE_SECOND = "delivered on two connections at once; the second response is passed on"
+    TWICE_LATE = "delivered again, after requests that were sent later"
+    HELD = "delivered after requests that were sent later"
 
 
 READ_FAULTS = (
@@ -46,12 +47,12 @@ READ_FAULTS = (
     Fault.SLOW,
     Fault.CRUMBS,
 )
-# An event stream ends by itself, often; and most of what happens to it shall happen inside events.
+# Event streams end often without a fault; most of their faults should be inside events.
 SSE_FAULTS = (
     *(fault for fault in READ_FAULTS if fault is not Fault.HANG_UP),
     *[Fault.CUT_BODY] * 4,
 )
-# The answer to an append has no body.
+# The response to an append has no body.
 POST_FAULTS = tuple(fault for fault in Fault if fault is not Fault.CUT_BODY)
 
 FAILURES = (500, 502, 503, 429)
@@ -59,7 +60,7 @@ FAILURES = (500, 502, 503, 429)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """As much of a request's head as the proxy has to know."""
+    """The parts of a request's head that the proxy needs."""
 
     method: str
     target: str
@@ -88,11 +89,11 @@ def parse_headers(lines: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """A fault, and the chance that decides its details: which byte, which status, how long."""
+class PlannedFault:
+    """A fault, and the random generator for its details, such as the byte of a cut."""
 
     fault: Fault
-    chance: Random
+    rng: Random
     is_sse: bool = False
     status: int | None = None
     retry_after_s: int | None = None
@@ -100,11 +101,11 @@ class Card:
 
 class Plan:
     """
-    Deals a card to each request, as the seed says.
+    Assigns a fault or none to each request, as the seed determines.
 
-    Half of all requests stay calm (none of those for event streams, which last), and all of them do
-    after `faults_max` faults. A `Retry-After` of a second or more is given once for each status,
-    since it takes just as long.
+    Half of all requests have no fault (except for event streams), and no request has one after
+    `faults_max` faults. A `Retry-After` of a second or more is sent once for each status, because
+    the client waits that long.
     """
 
     def __init__(
@@ -117,33 +118,33 @@ class Plan:
         self._seed = seed
         self._faults = frozenset(faults)
         self.faults_max = faults_max
-        self.faults_dealt = 0
+        self.faults_planned = 0
         self._requests = 0
-        self._decks: dict[tuple[Fault, ...], list[Fault | None]] = {}
-        self._failures = self._answers(tuple(retry_after_s))
+        self._queues: dict[tuple[Fault, ...], list[Fault | None]] = {}
+        self._failures = self._responses(tuple(retry_after_s))
         self._lock = threading.Lock()
 
-    def draw(self, request: Request) -> Card | None:
-        """What happens to this request; None if nothing does."""
+    def draw(self, request: Request) -> PlannedFault | None:
+        """The fault of this request, or None."""
         with self._lock:
-            deck = self._decks.setdefault(request.faults, [])
+            queue = self._queues.setdefault(request.faults, [])
             self._requests += 1
-            chance = derive(*self._seed, self._requests)
-            if not deck:
+            rng = derive(*self._seed, self._requests)
+            if not queue:
                 possible = [fault for fault in request.faults if fault in self._faults]
-                calm = 0 if request.is_sse and possible else max(1, len(possible))
-                deck += [*possible, *[None] * calm]
-                chance.shuffle(deck)
-            fault = deck.pop()
-            if fault is None or self.faults_dealt == self.faults_max:
+                without = 0 if request.is_sse and possible else max(1, len(possible))
+                queue += [*possible, *[None] * without]
+                rng.shuffle(queue)
+            fault = queue.pop()
+            if fault is None or self.faults_planned == self.faults_max:
                 return None
-            self.faults_dealt += 1
+            self.faults_planned += 1
             failing = fault in (Fault.FAIL_BEFORE, Fault.FAIL_AFTER)
-            answer = next(self._failures) if failing else ()
-            return Card(fault, chance, request.is_sse, *answer)
+            response = next(self._failures) if failing else ()
+            return PlannedFault(fault, rng, request.is_sse, *response)
 
-    def _answers(self, retry_after_s: tuple[int | None, ...]) -> Iterator[tuple[int, int | None]]:
-        """Each status with each `Retry-After`, again and again."""
+    def _responses(self, retry_after_s: tuple[int | None, ...]) -> Iterator[tuple[int, int | None]]:
+        """Each status with each `Retry-After`, repeatedly."""
         combinations = [(status, after) for after in retry_after_s for status in FAILURES]
         derive(*self._seed, "answers").shuffle(combinations)
         while True:

@@ -1,12 +1,12 @@
 """
-A proxy between a client and a real server, which does to connections what networks do.
+A proxy between a client and a real server that injects the faults of networks.
 
-It cuts, delays, crumbles, reorders, repeats and answers by itself, as its plan says (see
-`fault_plan`), and counts what it did. What it passes on it never changes: bytes are parsed just
-enough to know where a request or an answer ends.
+It cuts, delays, splits, reorders and repeats requests and responses, or responds itself, as its
+plan says (see `fault_plan`), and counts what it did. It never changes the bytes that it passes on,
+and parses them only to find the end of a request or a response.
 
-While the server is down a few requests fail, and those after them wait until it is back. How long
-a restart takes is then no matter of a client's patience.
+While the server is down, some requests fail, and later ones wait until it is up. So a client's
+retries do not run out however long a restart takes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from tests.support.fault_answers import Cut, disturbed, own_answer
-from tests.support.fault_plan import Card, Fault, Plan, Request, parse_headers
+from tests.support.fault_plan import Fault, Plan, PlannedFault, Request, parse_headers
+from tests.support.fault_responses import Cut, inject, own_response
 from tests.support.fault_wire import Wire
 from tests.support.together import HANG_S
 
@@ -35,10 +35,10 @@ LOOK_AGAIN_S = 0.005
 
 class FaultProxy:
     """
-    Listens on a free port of its own, `url`, in front of the server at `server_url`.
+    Listens on a free port, `url`, in front of the server at `server_url`.
 
-    `refuse_sse` is a status that answers every request for an event stream. Without `patient`,
-    requests fail for as long as the server is down.
+    `refuse_sse` is the status of every response to a request for an event stream. Without
+    `patient`, every request fails while the server is down.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class FaultProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}{parts.path}"
         self.done: Counter[Fault] = Counter()
-        """How often each fault happened."""
+        """The number of times that each fault happened."""
         self.done_sse: Counter[Fault] = Counter()
         """The same for event streams alone."""
         self.answers: Counter[tuple[int, int | None]] = Counter()
-        """Statuses, each with its Retry-After, that the proxy answered by itself."""
+        """Responses by the proxy itself: status and Retry-After."""
         self.exchanges = 0
-        """Requests that the server answered."""
+        """Requests that the server responded to."""
         self._posts = 0
         self._outage_failures = 0
         self._changed = threading.Condition()
@@ -89,7 +89,7 @@ class FaultProxy:
             self._changed.notify_all()
             for wire in self._wires:
                 wire.shutdown()
-        # Closing alone does not wake up who accepts.
+        # Closing alone does not wake up `accept`.
         self._listener.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(HANG_S)
@@ -97,7 +97,7 @@ class FaultProxy:
 
     @contextmanager
     def calm(self) -> Iterator[None]:
-        """No faults for requests that come within the block."""
+        """Inject no faults into requests within the block."""
         plan, self._plan = self._plan, None
         try:
             yield
@@ -117,7 +117,7 @@ class FaultProxy:
     def _spawn(self, target: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=target, args=args, daemon=True)
         thread.start()
-        # After who started it, and started: so they are joined in this order.
+        # Appended after its parent, and once started: threads are joined in this order.
         self._threads.append(thread)
 
     def _open(self, connection: socket.socket) -> Wire:
@@ -134,7 +134,7 @@ class FaultProxy:
         wire.close()
 
     def _connect(self) -> Wire:
-        """A new connection to the server; waits for it when enough requests have failed."""
+        """A new connection to the server; waits for the server after some failures."""
         end = time.monotonic() + HANG_S
         while True:
             try:
@@ -142,8 +142,8 @@ class FaultProxy:
             except OSError as error:
                 with self._changed:
                     self._outage_failures += 1
-                    tired = self._outage_failures > OUTAGE_FAILURES_MAX
-                    if not (self._patient and tired) or self._closed or time.monotonic() > end:
+                    enough = self._outage_failures > OUTAGE_FAILURES_MAX
+                    if not (self._patient and enough) or self._closed or time.monotonic() > end:
                         raise Cut from error
                     self._changed.wait(LOOK_AGAIN_S)
                 continue
@@ -152,7 +152,7 @@ class FaultProxy:
             return self._open(connection)
 
     def _serve(self, accepted: socket.socket) -> None:
-        """One client's connection, exchange by exchange, until one of the two ends it."""
+        """Serve one connection of a client until either side ends it."""
         client = self._open(accepted)
         try:
             while head := client.head():
@@ -171,54 +171,56 @@ class FaultProxy:
         request = Request.parse(head)
         if self._refuse_sse is not None and request.is_sse:
             self.answers[self._refuse_sse, None] += 1
-            client.send(own_answer(request, self._refuse_sse))
+            client.send(own_response(request, self._refuse_sse))
             return
         plan = self._plan
-        card = plan.draw(request) if plan else None
-        if card and card.fault is Fault.CUT_REQUEST:
-            self._cut_request(card, client, head, request)
+        planned = plan.draw(request) if plan else None
+        if planned and planned.fault is Fault.CUT_REQUEST:
+            self._cut_request(planned, client, head, request)
         whole = head + b"".join(client.body(request.headers))
-        if card and card.fault is Fault.FAIL_BEFORE:
-            self._note(card)
-            assert card.status is not None
-            client.send(own_answer(request, card.status, card.retry_after_s))
+        if planned and planned.fault is Fault.FAIL_BEFORE:
+            self._note(planned)
+            assert planned.status is not None
+            client.send(own_response(request, planned.status, planned.retry_after_s))
             return
-        if card and card.fault is Fault.HELD and self._others_pass():
-            self._note(card)
-        self._forward(client, request, whole, card)
+        if planned and planned.fault is Fault.HELD and self._others_pass():
+            self._note(planned)
+        self._forward(client, request, whole, planned)
         if request.method == "POST":
             with self._changed:
                 self._posts += 1
                 self._changed.notify_all()
-        if card and card.fault is Fault.TWICE_LATE:
-            self._spawn(self._repeat, card, request, whole)
-        if card and card.fault is Fault.HANG_UP and not card.is_sse:
-            self._note(card)
+        if planned and planned.fault is Fault.TWICE_LATE:
+            self._spawn(self._repeat, planned, request, whole)
+        if planned and planned.fault is Fault.HANG_UP and not planned.is_sse:
+            self._note(planned)
             raise Cut
 
-    def _forward(self, client: Wire, request: Request, whole: bytes, card: Card | None) -> None:
-        """Deliver a request, or two of it at once, and pass on one answer."""
+    def _forward(
+        self, client: Wire, request: Request, whole: bytes, planned: PlannedFault | None
+    ) -> None:
+        """Deliver a request once or twice, and pass on one response."""
         servers = [self._connect()]
         try:
             servers[0].send(whole)
-            if card and card.fault in (Fault.TWICE_FIRST, Fault.TWICE_SECOND):
+            if planned and planned.fault in (Fault.TWICE_FIRST, Fault.TWICE_SECOND):
                 servers.append(self._connect())
                 servers[1].send(whole)
-                if card.fault is Fault.TWICE_SECOND:
+                if planned.fault is Fault.TWICE_SECOND:
                     servers.reverse()
-            answer = self._answer_pieces(servers[0], request, client)
-            for piece in disturbed(card, request, answer, self._note) if card else answer:
+            response = self._response_pieces(servers[0], request, client)
+            for piece in inject(planned, request, response, self._note) if planned else response:
                 client.send(piece)
             for other in servers[1:]:
-                b"".join(self._answer_pieces(other, request, other))
-                assert card is not None
-                self._note(card)
+                b"".join(self._response_pieces(other, request, other))
+                assert planned is not None
+                self._note(planned)
         finally:
             for server in servers:
                 self._close(server)
 
-    def _answer_pieces(self, server: Wire, request: Request, client: Wire) -> Iterator[bytes]:
-        """The head of an answer, and then its body as it comes."""
+    def _response_pieces(self, server: Wire, request: Request, client: Wire) -> Iterator[bytes]:
+        """The head of a response, and then its body as it arrives."""
         head = server.head(watched=client)
         if not head:
             raise EOFError
@@ -233,17 +235,19 @@ class FaultProxy:
             if not {"content-length", "transfer-encoding"} & headers.keys():
                 raise Cut
 
-    def _cut_request(self, card: Card, client: Wire, head: bytes, request: Request) -> None:
-        """Deliver the beginning of a request; often the cut is in its head, short as that is."""
+    def _cut_request(
+        self, planned: PlannedFault, client: Wire, head: bytes, request: Request
+    ) -> None:
+        """Deliver the first part of a request; half of the cuts are in its head."""
         size = len(head) + int(request.headers.get("content-length", 0))
-        at = card.chance.randrange(card.chance.choice((len(head), size)))
+        at = planned.rng.randrange(planned.rng.choice((len(head), size)))
         server = self._connect()
         try:
             server.send(head[:at])
             if at > len(head):
                 server.send(client.exactly(at - len(head)))
-            self._note(card)
-            reset = card.chance.random() < 0.5
+            self._note(planned)
+            reset = planned.rng.random() < 0.5
             if reset:
                 server.reset_at_close()
         finally:
@@ -251,13 +255,13 @@ class FaultProxy:
         raise Cut(reset)
 
     def _others_pass(self) -> bool:
-        """Wait for requests that came later; whether there were any."""
+        """Wait for a later request; returns whether one came."""
         with self._changed:
             before = self._posts
             return self._changed.wait_for(lambda: self._posts > before or self._closed, HOLD_S)
 
-    def _repeat(self, card: Card, request: Request, whole: bytes) -> None:
-        """Deliver a request again, later and unasked for."""
+    def _repeat(self, planned: PlannedFault, request: Request, whole: bytes) -> None:
+        """Deliver a request again, after later ones."""
         self._others_pass()
         try:
             server = self._connect()
@@ -265,16 +269,16 @@ class FaultProxy:
             return
         try:
             server.send(whole)
-            b"".join(self._answer_pieces(server, request, server))
-            self._note(card)
+            b"".join(self._response_pieces(server, request, server))
+            self._note(planned)
         except (Cut, OSError, EOFError):
             pass
         finally:
             self._close(server)
 
-    def _note(self, card: Card) -> None:
+    def _note(self, planned: PlannedFault) -> None:
         with self._changed:
-            self.done[card.fault] += 1
-            self.done_sse[card.fault] += card.is_sse
-            if card.status is not None:
-                self.answers[card.status, card.retry_after_s] += 1
+            self.done[planned.fault] += 1
+            self.done_sse[planned.fault] += planned.is_sse
+            if planned.status is not None:
+                self.answers[planned.status, planned.retry_after_s] += 1

@@ -1,4 +1,4 @@
-"""A connection whose bytes are read with their framing, so that they can be passed on unchanged."""
+"""A connection that keeps the framing of what it reads, to pass it on unchanged."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ LINE_END = b"\r\n"
 
 class Wire:
     """
-    One connection. Reading past its end is an EOFError.
+    One connection. Reading past its end raises EOFError.
 
-    While it waits for bytes it may watch another connection: what is meant for someone who has
-    gone is not waited for.
+    While it waits for bytes it can watch another connection, and stops waiting when that one ends.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -33,19 +32,19 @@ class Wire:
         self._socket.sendall(data)
 
     def head(self, watched: Wire | None = None) -> bytes:
-        """The head of a request or an answer; nothing at the end of the connection."""
+        """The head of a request or a response; empty at the end of the connection."""
         if not self._buffer and not self._fill(watched):
             return b""
         return self._until(HEAD_END, watched)
 
     def body(self, headers: Mapping[str, str], watched: Wire | None = None) -> Iterator[bytes]:
-        """The body that follows this head, in pieces as they come, with their framing."""
+        """The body that follows this head, in pieces as they arrive, with their framing."""
         if headers.get("transfer-encoding", "").lower() == "chunked":
             yield from self._chunks(watched)
         elif "content-length" in headers:
             yield from self._pieces(int(headers["content-length"]), watched)
         elif watched is not None:
-            # An answer that ends with its connection. (A request without a length has no body.)
+            # A response that ends with its connection. (A request without a length has no body.)
             while self._buffer or self._fill(watched):
                 yield self._take(len(self._buffer))
 
@@ -53,11 +52,11 @@ class Wire:
         return b"".join(self._pieces(size, None))
 
     def reset_at_close(self) -> None:
-        """End with RST instead of FIN, as whoever vanishes does."""
+        """End with RST instead of FIN, as a client that crashes does."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def shutdown(self) -> None:
-        """End what other threads do with this connection; they close it."""
+        """Wake up the threads that use this connection; they close it."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

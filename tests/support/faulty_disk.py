@@ -1,12 +1,13 @@
-"""`tailrace serve` on a disk that fails for good once a test says so.
+"""
+`tailrace serve` on a disk that fails permanently when the test says so.
 
-The kernel itself refuses the system calls: a seccomp filter over all threads answers EIO, either
-to everything that makes data durable or to writes to the write-ahead log. RocksDB and the engine
-are those that users run. A filter cannot be taken back, just as a broken disk does not mend: the
-test restarts the server without it.
+The kernel fails the system calls: a seccomp filter on all threads returns EIO, either for every
+call that makes data durable or for writes to the write-ahead log. RocksDB and the engine are
+unchanged. A filter cannot be removed; the test restarts the server without it.
 
-Run it as the server: `python -m tests.support.faulty_disk serve …`. It breaks when the file that
-`TAILRACE_TEST_FAULT` names appears, whose text says how, and tells so by `.broken` beside it.
+Run it as the server: `python -m tests.support.faulty_disk serve …`. The disk fails when the file
+that `TAILRACE_TEST_FAULT` names appears; its text says how. A file with the suffix `.broken`
+reports that the filter is active.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _AT_NUMBER, _AT_MACHINE, _AT_FIRST_ARGUMENT = 0, 4, 16
 
 
 class FaultyDiskServer(ServerProcess):
-    """A server process on such a disk."""
+    """A server process on a disk that the test can break."""
 
     def __init__(self, data_dir: Path, control_dir: Path, *args: str) -> None:
         self._fault = control_dir / "fault"
@@ -68,23 +69,15 @@ class FaultyDiskServer(ServerProcess):
         at = command.index("tailrace")
         return [*command[:at], "tests.support.faulty_disk", *command[at + 1 :]]
 
-    def wait_for_end(self) -> int:
-        """Wait until the process ends by itself; its exit code."""
-        wait_until(lambda: not self.running)
-        process = self._process
-        assert process is not None
-        self._finish(process)
-        return process.returncode
-
     def break_disk(self, how: str) -> None:
-        """Break it, and return when it is broken."""
+        """Break the disk, and return when it is broken."""
         draft = self._fault.with_suffix(".draft")
         draft.write_text(how)
         draft.rename(self._fault)
         wait_until(self._fault.with_suffix(".broken").exists)
 
     def mend_disk(self) -> None:
-        """The next start is on a sound disk."""
+        """Let the next start be on a disk that works."""
         self._fault.unlink()
         self._fault.with_suffix(".broken").unlink()
 
@@ -94,7 +87,7 @@ def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> 
 
 
 def _program(machine: int, numbers: Iterable[int], files: list[int]) -> bytes:
-    """A filter that refuses these calls with EIO; if files are given, on those files alone."""
+    """A filter that fails these calls with EIO; if files are given, for these files only."""
     refuse = _instruction(_RETURN, _RET_ERRNO | errno.EIO)
     allow = _instruction(_RETURN, _RET_ALLOW)
     program = [
@@ -121,7 +114,7 @@ def _program(machine: int, numbers: Iterable[int], files: list[int]) -> bytes:
 
 
 def _install(program: bytes, seccomp: int) -> None:
-    """Put the filter on every thread of this process."""
+    """Install the filter on every thread of this process."""
 
     class Program(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))

@@ -1,7 +1,8 @@
-"""A tiny HTTP/1.1 client over a plain socket.
+"""
+A small HTTP/1.1 client over a plain socket.
 
-Tests need what a good client hides: raw and broken bytes, one connection kept open over many
-requests, a response read piece by piece, and the exact headers that came.
+Tests need what other clients hide: raw and malformed bytes, one connection kept open over many
+requests, a response read in pieces, and the exact headers received.
 """
 
 from __future__ import annotations
@@ -14,29 +15,30 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-TIMEOUT_S = 10.0
+# Not an assertion about speed: the machine may be busy.
+TIMEOUT_S = 60.0
 RECV_BYTES = 65536
 
 HeaderInput = Mapping[str, str] | Iterable[tuple[str, str]]
 
 
 class ProtocolError(AssertionError):
-    """What came back is not a well-formed HTTP/1.1 response."""
+    """The response is not well-formed HTTP/1.1."""
 
 
 class Headers:
-    """Headers in their order; names in lower case; a name may come several times."""
+    """Headers in their order, with names in lower case; a name may be repeated."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         self._pairs = [(name.lower(), value) for name, value in pairs]
 
     def __getitem__(self, name: str) -> str:
-        """The only value of this name: several would be a finding, so they are an error."""
+        """The only value of this name. A repeated header is an error."""
         values = self.get_all(name)
         if not values:
             raise KeyError(name)
         if len(values) > 1:
-            raise ProtocolError(f"{name} came {len(values)} times: {values}")
+            raise ProtocolError(f"{name} was sent {len(values)} times: {values}")
         return values[0]
 
     def __contains__(self, name: object) -> bool:
@@ -80,7 +82,7 @@ class Response:
     reason: str
     headers: Headers
     body: bytes
-    # Interim responses (1xx) that came before this one.
+    # Interim responses (1xx) before this one.
     interim: list[Head] = field(default_factory=list)
 
     @property
@@ -118,7 +120,7 @@ class Connection:
         self.sock.close()
 
     def reset(self) -> None:
-        """Close with RST instead of FIN, as a client that vanishes does."""
+        """Close with RST instead of FIN, as a client that crashes does."""
         linger = struct.pack("ii", 1, 0)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self.sock.close()
@@ -134,7 +136,7 @@ class Connection:
     def send_request(
         self, method: str, target: str, headers: HeaderInput = (), body: bytes | None = None
     ) -> None:
-        """Send one request; Host and Content-Length are added unless they are given."""
+        """Send one request; Host and Content-Length are added if they are missing."""
         self.send(format_request(method, target, headers, body, host=self.host_header))
 
     def request(
@@ -168,7 +170,7 @@ class Connection:
         )
 
     def iter_body(self, head: Head, method: str = "GET") -> Iterator[bytes]:
-        """The body in the pieces in which it came, with transfer coding taken off."""
+        """The body in the pieces that were received, with transfer coding removed."""
         if method == "HEAD" or head.status < 200 or head.status in (204, 304):
             return
         if (head.headers.get("transfer-encoding") or "").lower() == "chunked":
@@ -186,7 +188,7 @@ class Connection:
                 yield piece
 
     def closed_by_peer(self) -> bool:
-        """Wait until the server closes the connection; False when bytes come instead."""
+        """Wait until the server closes the connection; False if it sends bytes instead."""
         try:
             return not self._buffer and self.sock.recv(1, socket.MSG_PEEK) == b""
         except ConnectionResetError:
@@ -202,11 +204,11 @@ class Connection:
                 return
             chunk = self._read_exactly(size)
             if self._read_exactly(2) != b"\r\n":
-                raise ProtocolError("a chunk is longer than it says")
+                raise ProtocolError("a chunk is longer than its size line")
             yield chunk
 
     def _read_until(self, mark: bytes) -> bytes:
-        """What comes before `mark`; the mark is taken as well."""
+        """The bytes before `mark`; the mark is consumed too."""
         while (end := self._buffer.find(mark)) < 0:
             if not self._fill():
                 raise ProtocolError(f"the connection closed after {bytes(self._buffer)!r}")
@@ -223,7 +225,7 @@ class Connection:
         return found
 
     def _read_some(self, most: int) -> bytes:
-        """Between 1 and `most` bytes; none when the server has closed the connection."""
+        """Between 1 and `most` bytes; none if the server has closed the connection."""
         if not self._buffer and not self._fill():
             return b""
         found = bytes(self._buffer[:most])
@@ -243,7 +245,7 @@ def request(
     body: bytes | None = None,
     timeout: float = TIMEOUT_S,
 ) -> Response:
-    """One request on a connection of its own."""
+    """One request on a new connection."""
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     with Connection.to(url, timeout) as connection:
@@ -258,7 +260,7 @@ def format_request(
     *,
     host: str,
 ) -> bytes:
-    """The bytes of one request, for tests that send part of them or change some."""
+    """The bytes of one request, for tests that send a part or change some."""
     pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
     given = {name.lower() for name, _ in pairs}
     if "host" not in given:

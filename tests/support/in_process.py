@@ -1,4 +1,4 @@
-"""A server in this process, for the few tests that must change a constant of its."""
+"""A server in this process, for tests that change one of its constants."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from tailrace.server.service import Service, clock_ms
 from tailrace.server.settings import Settings
 from tailrace.server.transports.wire import WireServer
 from tests.support.http import Connection
+from tests.support.together import HANG_S
 
 
 class InProcessServer:
-    """A wire server on its own event loop in a thread, so that its constants can be changed."""
+    """A server with its own event loop in a thread."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -23,7 +24,7 @@ class InProcessServer:
         self._stop: asyncio.Event | None = None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(HANG_S)
 
     async def _run(self) -> None:
         settings = Settings(port=0, engine="memory")
@@ -40,8 +41,8 @@ class InProcessServer:
         assert self._loop is not None
         assert self._stop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(HANG_S)
         assert not self._thread.is_alive()
 
     def connect(self) -> Connection:
-        return Connection("127.0.0.1", self.port, 20.0)
+        return Connection("127.0.0.1", self.port)

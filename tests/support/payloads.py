@@ -1,8 +1,8 @@
-"""Messages that say what they are, so that a reader can tell a whole one from a part.
+"""
+Messages that identify themselves, so that a reader can prove that each is whole and stored once.
 
-A message names its writer and its place among that writer's messages, has random bytes of a
-stated length, and a checksum over all of it. Whoever finds it can prove that it is whole, that it
-is the one that was sent, and that it is there once.
+A message has the name of its writer, a sequence number, random bytes of a stated length, and a
+checksum over all of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BLOB_BYTES = 64 << 10
 
 
 class DamagedMessage(AssertionError):
-    """A stream holds something that nobody wrote, or a part of what someone wrote."""
+    """A stream holds bytes that no writer wrote, or a part of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Message:
     writer: str
     seq: int
     digest: bytes
-    # How many stored bytes the stream counts for it, and where it ends.
+    # The position of its end in the stored bytes.
     end: int
 
 
@@ -36,7 +36,7 @@ def digest(raw: bytes) -> bytes:
 
 
 def size_of_message(chance: random.Random) -> int:
-    """Mostly small, some of kilobytes, and now and then one that RocksDB keeps in a blob file."""
+    """Mostly small, some kilobytes, and sometimes one that RocksDB stores in a blob file."""
     match chance.choices(("small", "medium", "large", "blob"), (80, 14, 4, 2))[0]:
         case "small":
             return chance.randrange(0, 600)
@@ -60,7 +60,7 @@ def unpack_all(raw: bytes) -> list[Message]:
     The messages of a stream of bytes.
 
     Raises:
-        DamagedMessage: The bytes are not a row of whole messages.
+        DamagedMessage: The bytes are not a sequence of whole messages.
     """
     found: list[Message] = []
     at = 0
@@ -84,7 +84,7 @@ def unpack_all(raw: bytes) -> list[Message]:
 
 
 def pack_json(writer: str, seq: int, fillers: list[bytes]) -> list[bytes]:
-    """The elements of one batch for a JSON stream; each says how many belong together."""
+    """The elements of one batch for a JSON stream; each has the size of the batch."""
     elements = []
     for index, filler in enumerate(fillers):
         label = f"{writer} {seq} {index} {len(fillers)}"
@@ -99,7 +99,7 @@ def unpack_json_all(elements: list[bytes]) -> list[Message]:
     The batches of a JSON stream, each as one message.
 
     Raises:
-        DamagedMessage: An element is damaged, or a batch is there in part or mixed with another.
+        DamagedMessage: An element is damaged, or a batch is incomplete or mixed with another.
     """
     found: list[Message] = []
     batch: list[bytes] = []

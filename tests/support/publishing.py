@@ -1,4 +1,4 @@
-"""Snapshots and bootstraps over HTTP, in the few words that a test needs."""
+"""Short functions for snapshots and bootstraps over HTTP."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ OCTETS = "application/octet-stream"
 JSON = "application/json"
 TEXT = "text/plain"
 KINDS_ONCE = ["wire-rocksdb", "wire-memory", "asgi-rocksdb"]
-"""The kinds of servers, but for the one that differs only in where ordinary streams are made."""
+"""The kinds of servers, without the one that differs only in the paths of plain streams."""
 INLINE_BYTES_MAX = 256 << 10
-"""A larger snapshot is a file of its own."""
+"""A larger snapshot is stored as a file."""
 CHUNK_BYTES = 1 << 20
-"""Of which so much is written at a time."""
+"""A snapshot file is written in chunks of this size."""
 
 LIMITED = ("--snapshot-bytes-max", str(2 * CHUNK_BYTES))
-"""Options of a server that takes smaller snapshots than others."""
+"""Options of a server with a low limit for snapshots."""
 
 
 def offset(message: int, byte: int) -> str:
@@ -39,7 +39,7 @@ def new_stream(
     headers: Mapping[str, str] | None = None,
     name: str = "stream",
 ) -> str:
-    """A stream in a bucket of its own, with these appends; returns its path."""
+    """Create a stream in a new bucket, with these appends; returns its path."""
     path = api.create(content_type, headers=headers, path=api.in_bucket(api.new_bucket(), name))
     for message in messages:
         api.append(path, message, content_type=content_type)
@@ -64,19 +64,19 @@ def publish(
     api: Api, path: str, at: str, body: bytes = b"", content_type: str | None = None
 ) -> None:
     """Publish a snapshot, and expect success."""
-    answer = put_snapshot(api, path, at, body, content_type)
-    assert answer.status == 204, (answer.status, answer.body)
+    response = put_snapshot(api, path, at, body, content_type)
+    assert response.status == 204, (response.status, response.body)
 
 
 def read_snapshot(api: Api, path: str, at: str) -> bytes:
-    answer = api.get(f"{path}/snapshot/{at}")
-    assert answer.status == 200, (answer.status, answer.body)
-    return answer.body
+    response = api.get(f"{path}/snapshot/{at}")
+    assert response.status == 200, (response.status, response.body)
+    return response.body
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrapped:
-    """A bootstrap, taken apart."""
+    """A parsed bootstrap."""
 
     snapshot: Part
     updates: list[Part]
@@ -89,15 +89,15 @@ class Bootstrapped:
         return [part.body for part in self.updates]
 
 
-def taken_apart(answer: Response) -> Bootstrapped:
-    assert answer.status == 200, (answer.status, answer.body)
-    snapshot, *updates = parts_of(answer.headers["content-type"], answer.body)
+def taken_apart(response: Response) -> Bootstrapped:
+    assert response.status == 200, (response.status, response.body)
+    snapshot, *updates = parts_of(response.headers["content-type"], response.body)
     return Bootstrapped(
         snapshot,
         updates,
-        answer.headers["stream-snapshot-offset"],
-        answer.headers["stream-next-offset"],
-        {"true": True, "false": False}[answer.headers["stream-up-to-date"]],
+        response.headers["stream-snapshot-offset"],
+        response.headers["stream-next-offset"],
+        {"true": True, "false": False}[response.headers["stream-up-to-date"]],
     )
 
 
@@ -106,15 +106,15 @@ def bootstrap(api: Api, path: str) -> Bootstrapped:
 
 
 @contextmanager
-def narrow(api: Api, timeout: float = 30.0) -> Iterator[Connection]:
-    """A connection of a client that takes little at a time, so that what it leaves waits."""
+def narrow(api: Api, timeout: float = 60.0) -> Iterator[Connection]:
+    """A connection with a small receive buffer, so that unread bytes stay in the server."""
     with api.connect(timeout) as connection:
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 10)
         yield connection
 
 
 def snapshot_files(api: Api) -> set[str]:
-    """The files of large snapshots; none where streams are kept in memory."""
+    """The files of large snapshots; none if streams are in memory."""
     directory = api.server.data_dir / "snapshots"
     return {file.name for file in directory.iterdir()} if directory.is_dir() else set()
 
@@ -124,7 +124,7 @@ def on_disk(api: Api) -> bool:
 
 
 def wait_for_files(api: Api, before: set[str], count: int) -> None:
-    """Wait until there are this many files of snapshots that were not there before."""
+    """Wait until there are this many new snapshot files."""
     if on_disk(api):
         wait_until(
             f"there are {count} new snapshot files",

@@ -1,4 +1,4 @@
-"""Reading streams in tests: all of a stream at once, or live, event by event."""
+"""Reading streams in tests: a whole stream, or live events."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ class Content:
 
 
 def read_all(connection: Connection, path: str) -> Content | None:
-    """All of a stream by catch-up reads (§5.6), on a connection that stays open; None for 404."""
+    """A whole stream by catch-up reads (§5.6) on one connection; None for 404."""
     offset = "-1"
     pieces: list[bytes] = []
     elements: list[bytes] = []
     while True:
-        answer = connection.request("GET", f"{path}?offset={offset}")
-        if answer.status == 404:
+        response = connection.request("GET", f"{path}?offset={offset}")
+        if response.status == 404:
             return None
-        assert answer.status == 200, (path, offset, answer)
-        content_type = answer.headers["content-type"]
+        assert response.status == 200, (path, offset, response)
+        content_type = response.headers["content-type"]
         if content_type == JSON:
-            elements.extend(split_array(answer.body))
+            elements.extend(split_array(response.body))
         else:
-            pieces.append(answer.body)
-        offset = answer.headers["stream-next-offset"]
-        if answer.headers.get("stream-up-to-date") == "true":
-            closed = answer.headers.get("stream-closed") == "true"
+            pieces.append(response.body)
+        offset = response.headers["stream-next-offset"]
+        if response.headers.get("stream-up-to-date") == "true":
+            closed = response.headers.get("stream-closed") == "true"
             return Content(content_type, b"".join(pieces), elements, closed, offset)
 
 
 def split_array(body: bytes) -> list[bytes]:
-    """The elements of a JSON array, each with the very bytes that stand in it."""
+    """The elements of a JSON array, each with its exact bytes."""
     text = body.decode()
     assert (text[:1], text[-1:]) == ("[", "]"), text[:80]
     decoder = json.JSONDecoder()
@@ -78,7 +78,7 @@ class Event:
 
 
 class SseReader:
-    """A live reader over SSE (§5.8) on a connection of its own."""
+    """A live reader over SSE (§5.8) on its own connection."""
 
     def __init__(self, connection: Connection, path: str, offset: str = "-1") -> None:
         self.connection = connection
@@ -88,7 +88,7 @@ class SseReader:
         self._base64 = self.head.headers.get("stream-sse-data-encoding") == "base64"
 
     def events(self) -> Iterator[Event]:
-        """Events as they come; the iteration ends where the server ends the response."""
+        """Events as they arrive, until the server ends the response."""
         buffer = b""
         for piece in self.connection.iter_body(self.head):
             buffer += piece
@@ -116,9 +116,9 @@ def _event(block: bytes) -> Event | None:
     return Event(kind, "\n".join(data)) if kind else None
 
 
-def problem_code(answer: Response) -> str:
+def problem_code(response: Response) -> str:
     """The stable code in the body of an error (RFC 9457)."""
-    assert answer.headers["content-type"] == "application/problem+json", answer
-    code = json.loads(answer.body)["code"]
+    assert response.headers["content-type"] == "application/problem+json", response
+    code = json.loads(response.body)["code"]
     assert isinstance(code, str)
     return code

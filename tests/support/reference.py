@@ -1,6 +1,7 @@
-"""The reference server of the protocol (npm's `@durable-streams/server`), run by the wheel's Node.
+"""
+The reference server of the protocol (npm's `@durable-streams/server`), run by the wheel's Node.
 
-`make test` has installed it below `tests/reference`; a bare `pytest` does so here.
+`make test` installs it in `tests/reference`; a bare `pytest` does so here.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ _NODE = _NODE_ROOT / "bin" / "node"
 _NPM = _NODE_ROOT / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
 INSTALL_TIMEOUT_S = 300.0
-REQUEST_TIMEOUT_S = 20.0
+REQUEST_TIMEOUT_S = 60.0
 
 
 def install() -> None:
-    """Install the locked Node packages if they are not there."""
+    """Install the locked Node packages if they are missing."""
     if (HERE / "node_modules" / "@durable-streams" / "server").exists():
         return
     flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
-    # Like the Makefile: trust what the system trusts, and let npm find the same Node.
+    # As in the Makefile: trust the system's certificates, and let npm find the same Node.
     env = {
         **os.environ,
         "NODE_USE_SYSTEM_CA": "1",
@@ -43,7 +44,7 @@ def install() -> None:
 
 
 class ReferenceProcess(BaseServerProcess):
-    """One of its processes, in memory unless `args` name a `--data-dir`."""
+    """A process of the reference server, in memory unless `args` name a `--data-dir`."""
 
     def _command(self, port: int) -> list[str]:
         return [str(_NODE), str(_SERVE), str(port), *self.args]
@@ -56,8 +57,8 @@ class ReferenceProcess(BaseServerProcess):
         return urlsplit(event["url"]).port if event.get("event") == "listening" else None
 
     def fail_next(self, stream_url: str, **fault: Any) -> None:
-        """Let the next request to a stream fail, in one of the ways that this server offers."""
+        """Let the next request to a stream fail, by a fault that this server offers."""
         body = json.dumps({"path": urlsplit(stream_url).path, **fault}).encode()
         request = Request(f"{self.url}/_test/inject-error", body)
-        with urlopen(request, timeout=REQUEST_TIMEOUT_S) as answer:
-            answer.read()
+        with urlopen(request, timeout=REQUEST_TIMEOUT_S) as response:
+            response.read()

@@ -1,4 +1,5 @@
-"""Real server processes for tests: what users run, killed and restarted like theirs.
+"""
+Real server processes for tests: started, killed and restarted as users do.
 
 Nothing here shares memory with the server, so a test that kills it proves what is on disk.
 """
@@ -14,25 +15,33 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 REPO_ROOT = Path(__file__).resolve().parents[2]
-START_TIMEOUT_S = 20.0
-STOP_TIMEOUT_S = 20.0
+# Not assertions about speed: a busy machine may take long, a server that hangs takes for ever.
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+# A server whose coverage is measured writes it when it ends by itself.
+COVERAGE_GRACE_S = 5.0
 
 
 class ServerError(AssertionError):
-    """The server did not do what the harness needed; the text ends with the server's log."""
+    """The server did not start, run or stop as the test needs; the text ends with its log."""
 
 
 class BaseServerProcess(ABC):
-    """One server process that can be started, killed and restarted on the same data and port.
-
-    `args` are options as on the command line of `tailrace serve`, so that one parametrised
-    test can give the same options to every way of running the server.
     """
+    One server process that can be started, killed and restarted on the same data and port.
+
+    `args` are options as on the command line of `tailrace serve`. A test that runs on every kind
+    of server gives the same options to each.
+    """
+
+    stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+    """Ends the process with an orderly exit of the interpreter."""
 
     def __init__(self, data_dir: Path | str, *args: str, env: Mapping[str, str] | None = None):
         self.data_dir = Path(data_dir)
@@ -45,36 +54,36 @@ class BaseServerProcess(ABC):
         self._closed_output = False
         self._port: int | None = None
 
-    # What differs between the ways of running a server.
+    # What differs between the kinds of servers.
 
     @abstractmethod
     def _command(self, port: int) -> list[str]:
-        """The command that serves on `port`; 0 means any free one."""
+        """The command that serves on `port`; 0 means any free port."""
 
     @abstractmethod
     def _port_in(self, line: str) -> int | None:
-        """The port, when this line of the log says that the server listens."""
+        """The port, if this line of the log reports that the server listens."""
 
     def _extra_env(self) -> Mapping[str, str]:
         return {}
 
     @property
     def base_path(self) -> str:
-        """What comes before a stream's path in its URL."""
+        """The path under which the server is mounted."""
         return ""
 
-    # The same for all.
+    # Common to all kinds.
 
     @property
     def port(self) -> int:
-        """The port of the first start; later starts take the same one."""
+        """The port of the first start; later starts use the same."""
         if self._port is None:
             raise ServerError("the server was never started")
         return self._port
 
     @property
     def url(self) -> str:
-        """The base address, without a slash at its end."""
+        """The base URL, without a trailing slash."""
         return f"http://127.0.0.1:{self.port}{self.base_path}"
 
     @property
@@ -87,7 +96,7 @@ class BaseServerProcess(ABC):
 
     @property
     def log(self) -> list[str]:
-        """Every line the server printed since it was made, over all its starts."""
+        """Every line that the server printed, over all its starts."""
         with self._changed:
             return list(self._lines)
 
@@ -98,7 +107,7 @@ class BaseServerProcess(ABC):
     def start(self) -> Self:
         """Start the process and wait until it listens."""
         if self.running:
-            raise ServerError("the server runs already")
+            raise ServerError("the server is already running")
         with self._changed:
             first_line = len(self._lines)
             self._closed_output = False
@@ -121,7 +130,7 @@ class BaseServerProcess(ABC):
         return self
 
     def kill(self) -> None:
-        """End the process with SIGKILL: it can neither flush nor say goodbye."""
+        """End the process with SIGKILL: it can neither flush nor close connections."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -129,7 +138,7 @@ class BaseServerProcess(ABC):
         self._finish(self._process)
 
     def terminate(self) -> int:
-        """Ask the process to stop with SIGTERM, and return its exit code."""
+        """End the process with SIGTERM; returns its exit code."""
         process = self._running()
         process.send_signal(signal.SIGTERM)
         try:
@@ -137,13 +146,29 @@ class BaseServerProcess(ABC):
         except subprocess.TimeoutExpired:
             self.kill()
             raise ServerError(
-                self._explain(f"still ran {STOP_TIMEOUT_S} s after SIGTERM")
+                self._with_log(f"still running {STOP_TIMEOUT_S} s after SIGTERM")
             ) from None
         self._finish(process)
         return process.returncode
 
+    def wait_for_end(self) -> int:
+        """Wait until the process ends by itself; returns its exit code."""
+        process = self._process
+        assert process is not None
+        process.wait(STOP_TIMEOUT_S)
+        self._finish(process)
+        return process.returncode
+
+    def stop(self) -> None:
+        """End a process that is no longer needed; it can save its coverage first."""
+        if coverage_is_measured() and self._process is not None and self.running:
+            self._process.send_signal(self.stop_signal)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(COVERAGE_GRACE_S)
+        self.kill()
+
     def restart(self) -> Self:
-        """Kill the process if it runs, then start it on the same data and port."""
+        """Kill the process if it is running, then start it on the same data and port."""
         self.kill()
         return self.start()
 
@@ -157,12 +182,12 @@ class BaseServerProcess(ABC):
         trace: TracebackType | None,
     ) -> None:
         if error is not None:
-            error.add_note(self._explain("the server's log when the test failed"))
-        self.kill()
+            error.add_note(self._with_log("the server's log when the test failed"))
+        self.stop()
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
-            raise ServerError(self._explain("the server does not run"))
+            raise ServerError(self._with_log("the server is not running"))
         return self._process
 
     def _finish(self, process: subprocess.Popen[bytes]) -> None:
@@ -174,7 +199,7 @@ class BaseServerProcess(ABC):
         self._process = None
 
     def _read(self, process: subprocess.Popen[bytes]) -> None:
-        """Take lines for as long as the process lives, or a full pipe would stop it."""
+        """Read lines for as long as the process lives: a full pipe would block it."""
         assert process.stdout is not None
         for raw in process.stdout:
             with self._changed:
@@ -195,13 +220,13 @@ class BaseServerProcess(ABC):
             )
             number, ended = port(), self._closed_output
         if number is None:
-            why = "ended before it listened" if ended else "did not listen in time"
-            raise ServerError(self._explain(why))
+            reason = "ended before it listened" if ended else "did not listen in time"
+            raise ServerError(self._with_log(reason))
         return number
 
-    def _explain(self, what: str) -> str:
+    def _with_log(self, text: str) -> str:
         tail = "\n".join(f"  | {line}" for line in self.log[-60:]) or "  | (it printed nothing)"
-        return f"{type(self).__name__}: {what}\n{tail}"
+        return f"{type(self).__name__}: {text}\n{tail}"
 
 
 class ServerProcess(BaseServerProcess):
@@ -224,13 +249,18 @@ class ServerProcess(BaseServerProcess):
 
 
 class AsgiServerProcess(BaseServerProcess):
-    """The ASGI app, mounted under a path of a larger app and run by uvicorn."""
+    """The ASGI app, mounted under a path of another app and run by uvicorn."""
+
+    # After its shutdown uvicorn raises the signal again, which for SIGTERM ends the interpreter.
+    stop_signal = signal.SIGINT
 
     def _command(self, port: int) -> list[str]:
         return [
             *(sys.executable, "-m", "uvicorn", "tests.support.asgi_app:app"),
             *("--host", "127.0.0.1", "--port", str(port)),
             *("--no-access-log", "--no-use-colors"),
+            # The default of 5 s would close connections of tests on a busy machine.
+            *("--timeout-keep-alive", "120"),
         ]
 
     def _port_in(self, line: str) -> int | None:
@@ -246,13 +276,18 @@ class AsgiServerProcess(BaseServerProcess):
 
 
 def settings_from_options(args: tuple[str, ...]) -> dict[str, str]:
-    """The environment variables that say the same as these `--name value` options."""
+    """The environment variables that stand for these `--name value` options."""
     if len(args) % 2:
         raise ValueError(f"expected pairs of --name and value: {args}")
     return {
         "TAILRACE_" + name.removeprefix("--").replace("-", "_").upper(): value
         for name, value in zip(args[::2], args[1::2], strict=True)
     }
+
+
+def coverage_is_measured() -> bool:
+    """Whether processes that are started report their coverage."""
+    return any(name in os.environ for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"))
 
 
 def _json_object(line: str) -> dict[str, Any] | None:

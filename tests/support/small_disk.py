@@ -1,7 +1,8 @@
-"""A small disk that a test can fill: a tmpfs of some megabytes.
+"""
+A small disk that a test can fill: a tmpfs of some megabytes.
 
-Where the test may not mount, an unprivileged namespace may: then a helper process holds the mount,
-and whatever is to see the disk is started inside its namespace.
+If the test may not mount, it uses an unprivileged namespace: a helper process holds the mount, and
+the server is started inside that namespace.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.server import REPO_ROOT, ServerProcess
-from tests.support.together import wait_until
 
-MOUNT_TIMEOUT_S = 20.0
+MOUNT_TIMEOUT_S = 60.0
 
 
 class NoSmallDisk(Exception):
-    """Neither way of mounting works here; the text says why."""
+    """The machine allows neither way of mounting; the text says why."""
 
 
 class SmallDisk:
@@ -27,10 +27,10 @@ class SmallDisk:
 
     def __init__(self, directory: Path, size: int) -> None:
         directory.mkdir()
-        # Where a server finds it, and what its command must begin with.
+        # The path for a server, and the prefix of its command.
         self.path = directory
         self.prefix: list[str] = []
-        # Where the test itself finds it.
+        # The path for the test itself.
         self.here = directory
         self._size = size
         self._mounted = False
@@ -67,7 +67,7 @@ class SmallDisk:
         line = self._holder.stdout.readline()
         if line != "ready\n":
             self._end_holder()
-            raise OSError(line or "it ended without a word")
+            raise OSError(line or "it ended without output")
         pid = str(self._holder.pid)
         self.prefix = [
             *("nsenter", "--preserve-credentials", "--user", "--mount"),
@@ -82,7 +82,7 @@ class SmallDisk:
         trace: TracebackType | None,
     ) -> None:
         if self._mounted:
-            # Lazily: a test that failed may have left a server behind that still uses it.
+            # Lazily: a server of a failed test may still use it.
             subprocess.run(["umount", "-l", str(self.path)], check=True, timeout=MOUNT_TIMEOUT_S)
         self._end_holder()
 
@@ -100,12 +100,12 @@ class SmallDisk:
         return disk.f_bavail * disk.f_frsize
 
     def server(self, *args: str) -> SmallDiskServer:
-        """A server whose data lies on this disk."""
+        """A server with its data on this disk."""
         return SmallDiskServer(self, *args)
 
 
 class SmallDiskServer(ServerProcess):
-    """A server process on such a disk."""
+    """A server process on a small disk."""
 
     def __init__(self, disk: SmallDisk, *args: str) -> None:
         super().__init__(disk.path / "data", *args)
@@ -113,11 +113,3 @@ class SmallDiskServer(ServerProcess):
 
     def _command(self, port: int) -> list[str]:
         return [*self._prefix, *super()._command(port)]
-
-    def wait_for_end(self) -> int:
-        """Wait until the process ends by itself; its exit code."""
-        wait_until(lambda: not self.running)
-        process = self._process
-        assert process is not None
-        self._finish(process)
-        return process.returncode

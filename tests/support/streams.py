@@ -1,4 +1,4 @@
-"""Streams over a raw connection: short calls for tests, and what every answer must have."""
+"""Short calls for streams over a raw connection, and checks for every response."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.http import Connection, Head, ProtocolError, Response
+from tests.support.http import TIMEOUT_S, Connection, Head, ProtocolError, Response
 from tests.support.server import BaseServerProcess
 
 PROBLEM_FIELDS = {"type", "title", "status", "detail", "code"}
@@ -18,10 +18,10 @@ _names = itertools.count()
 
 
 class Api:
-    """One server, spoken to over one kept connection that is opened again when it was closed."""
+    """A client of one server on one persistent connection, which is reopened if it was closed."""
 
     def __init__(self, server: BaseServerProcess, bucket: str | None = None) -> None:
-        """With a bucket, `path` gives paths in it, and not those of the base surface."""
+        """With a bucket, `path` returns paths in it instead of base paths."""
         self.server = server
         self.bucket = bucket
         self._connection: Connection | None = None
@@ -31,8 +31,8 @@ class Api:
             self._connection.close()
             self._connection = None
 
-    def connect(self, timeout: float = 10.0) -> Connection:
-        """A connection of its own."""
+    def connect(self, timeout: float = TIMEOUT_S) -> Connection:
+        """A new connection."""
         return Connection("127.0.0.1", self.server.port, timeout)
 
     def path(self, label: str = "s") -> str:
@@ -61,7 +61,7 @@ class Api:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> Response:
-        """One request; the connection is kept, so broken framing of an answer shows in the next."""
+        """One request. The connection is reused, so bad framing of a response shows in the next."""
         if self._connection is None:
             self._connection = self.connect()
         try:
@@ -80,7 +80,7 @@ class Api:
         headers: Mapping[str, str] | None = None,
         path: str | None = None,
     ) -> str:
-        """A new stream; returns its path."""
+        """Create a stream; returns its path."""
         path = path or self.path()
         sent = dict(headers or {})
         if content_type is not None:
@@ -140,14 +140,14 @@ class Api:
                 return content
 
     def facts(self, path: str) -> tuple[object, ...]:
-        """All that can be seen of a stream, to compare before and after."""
+        """Everything visible of a stream, to compare before and after."""
         head = self.head(path)
         if head.status != 200:
             return (head.status,)
         names = ("content-type", "stream-next-offset", "stream-closed", "stream-expires-at")
         return (*(head.headers.get(name) for name in names), self.read_all(path))
 
-    def sse(self, path: str, query: str = "offset=-1", timeout: float = 10.0) -> EventStream:
+    def sse(self, path: str, query: str = "offset=-1", timeout: float = TIMEOUT_S) -> EventStream:
         return EventStream(self.connect(timeout), f"{path}?live=sse&{query}")
 
 
@@ -164,7 +164,7 @@ class Event:
 
 
 class EventStream:
-    """An SSE answer, parsed by the rules of the HTML standard."""
+    """An SSE response, parsed by the rules of the HTML standard."""
 
     def __init__(self, connection: Connection, target: str, version: str = "1.1") -> None:
         self.connection = connection
@@ -183,7 +183,7 @@ class EventStream:
         self.connection.close()
 
     def __iter__(self) -> Iterator[Event]:
-        """Events until the answer ends."""
+        """Events until the response ends."""
         while (event := self.next_or_end()) is not None:
             yield event
 
@@ -193,7 +193,7 @@ class EventStream:
         return event
 
     def next_or_end(self) -> Event | None:
-        """The next event, or None at the end of the answer. Comments are collected."""
+        """The next event, or None at the end of the response. Comments are collected."""
         while True:
             block, mark, rest = self._buffer.partition(b"\n\n")
             if mark:
@@ -204,13 +204,13 @@ class EventStream:
             piece = next(self._pieces, None)
             if piece is None:
                 if self._buffer:
-                    raise ProtocolError(f"half an event at the end: {self._buffer!r}")
+                    raise ProtocolError(f"an incomplete event at the end: {self._buffer!r}")
                 return None
             self.raw += piece
             self._buffer += piece
 
     def until(self, *, tail: str) -> list[Event]:
-        """Events up to and with the control event that names this offset."""
+        """Events up to and including the control event with this offset."""
         events = []
         for event in self:
             events.append(event)
@@ -235,12 +235,12 @@ class EventStream:
 
 
 def text_of(events: list[Event]) -> str:
-    """What the data events carried, joined."""
+    """The joined data of the data events."""
     return "".join(event.data for event in events if event.kind == "data")
 
 
 def check_common(response: Response | Head) -> None:
-    """§10.7 and CORS: the headers that are on every answer, errors too."""
+    """§10.7 and CORS: the headers of every response, including errors."""
     headers = response.headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["cross-origin-resource-policy"] == "cross-origin"
@@ -250,7 +250,7 @@ def check_common(response: Response | Head) -> None:
 
 
 def check_problem(response: Response, status: int, code: str | None = None) -> dict[str, Any]:
-    """An error is RFC 9457 with a stable code, and carries the common headers."""
+    """An error is RFC 9457 with a stable code and the common headers."""
     assert response.status == status, (response.status, response.body)
     assert response.headers["content-type"] == "application/problem+json"
     assert response.headers["cache-control"] == "no-store"
@@ -265,8 +265,8 @@ def check_problem(response: Response, status: int, code: str | None = None) -> d
     return body
 
 
-def wait_until(what: str, check: Any, seconds: float = 30.0) -> None:
-    """Look again and again until `check()` is true; the limit is only a guard against a hang."""
+def wait_until(what: str, check: Any, seconds: float = 60.0) -> None:
+    """Poll until `check()` is true; the limit only stops a hang."""
     end = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < end, f"not within {seconds} s: {what}"

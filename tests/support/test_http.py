@@ -1,4 +1,4 @@
-"""The raw client reads what servers send: a test that trusts it must be able to."""
+"""The raw HTTP client that other tests rely on."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Serve = Callable[[bytes], Connection]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Gives a connection to a server that says these bytes, then closes."""
+    """Returns a connection to a server that sends these bytes, then closes."""
     listener = socket.create_server(("127.0.0.1", 0))
     threads: list[threading.Thread] = []
     connections: list[Connection] = []
 
-    def start(answer: bytes) -> Connection:
+    def start(response: bytes) -> Connection:
         def run() -> None:
             peer, _ = listener.accept()
             with peer:
-                peer.sendall(answer)
+                peer.sendall(response)
 
         threads.append(threading.Thread(target=run))
         threads[-1].start()
-        connections.append(Connection("127.0.0.1", listener.getsockname()[1], timeout=5))
+        connections.append(Connection("127.0.0.1", listener.getsockname()[1], timeout=60))
         return connections[-1]
 
     yield start
@@ -51,7 +51,7 @@ def test_reads_two_responses_of_one_connection(serve: Serve) -> None:
     assert connection.closed_by_peer()
 
 
-def test_a_header_that_came_twice_is_not_read_as_one(serve: Serve) -> None:
+def test_a_repeated_header_is_an_error(serve: Serve) -> None:
     headers = serve(b"HTTP/1.1 204 No Content\r\nA: 1\r\nA: 2\r\n\r\n").read_response().headers
     with pytest.raises(ProtocolError, match="2 times"):
         headers.get("a")

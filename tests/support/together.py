@@ -1,4 +1,4 @@
-"""Doing things at the same time, without losing a failure or waiting for ever."""
+"""Concurrent actions that lose no failure and do not hang."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-# No assertion about speed: what takes longer will never come.
+# Not an assertion about speed: a longer wait is a hang.
 HANG_S = 60.0
 
 Result = TypeVar("Result")
 
 
 def together(actions: Sequence[Callable[[], Result]]) -> list[Result]:
-    """Run all in threads that start at the same moment; their results, or the first failure."""
+    """Run all actions in threads that start at once; returns the results or raises a failure."""
     barrier = threading.Barrier(len(actions))
 
     def run(action: Callable[[], Result]) -> Result:
@@ -27,9 +27,9 @@ def together(actions: Sequence[Callable[[], Result]]) -> list[Result]:
         return [future.result() for future in futures]
 
 
-def wait_until(what: Callable[[], bool]) -> None:
-    """Wait until something is so; an error if it never is."""
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition is true; fail if it never is."""
     end = time.monotonic() + HANG_S
-    while not what():
-        assert time.monotonic() < end, "it never came to be"
+    while not condition():
+        assert time.monotonic() < end, "the condition never became true"
         time.sleep(0.01)

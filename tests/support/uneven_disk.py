@@ -1,7 +1,8 @@
-"""`tailrace serve` on a disk whose fsync is slow, always or now and then.
+"""
+`tailrace serve` on a disk whose fsync is slow, always or sometimes.
 
-An engine that commits in one way on a quick disk and in another on a slow one is at its weakest
-where it changes from one to the other. Real disks do so rarely; this one does so all the time.
+The engine commits differently on a fast and on a slow disk. Real disks change between the two
+rarely; this one does so all the time.
 
 Run it as the server: `python -m tests.support.uneven_disk serve …`.
 """
@@ -24,7 +25,7 @@ DELAY_S = 0.008
 
 
 class UnevenDiskServer(ServerProcess):
-    """A server process on a disk that is now quick, now slow."""
+    """A server process on a disk that is sometimes slow."""
 
     def _command(self, port: int) -> list[str]:
         command = super()._command(port)

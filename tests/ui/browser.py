@@ -1,4 +1,4 @@
-"""Debian's Chromium, driven by Playwright, and everything that a page did that it should not."""
+"""The system's Chromium, driven by Playwright, and a record of what a page must not do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FLAGS = [
     "--disable-dev-shm-usage",
 ]  # fmt: skip
 
-# Runs before any script of the page: what its policy stopped is counted.
+# Runs before any script of the page, and records what its policy blocked.
 _WATCH = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation",
@@ -26,7 +26,7 @@ document.addEventListener("securitypolicyviolation",
 
 
 def find_chromium() -> str | None:
-    """The browser of this machine, if it has one."""
+    """The path of the machine's browser, or None."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
@@ -40,39 +40,39 @@ def open_browser(executable: str) -> Iterator[Browser]:
 
 @dataclass
 class Watched:
-    """A page, and what it did beside what it was asked to."""
+    """A page, and its errors, dialogs and requests to other hosts."""
 
     page: Page
     origin: str
-    trouble: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     expected: tuple[str, ...] = ()
-    """Beginnings of what may happen: a refused request shows in the console, and must."""
+    """Prefixes of problems that the test expects, such as a rejected request in the console."""
 
     def check(self) -> None:
-        """No error, no dialog, no request to elsewhere, nothing that the policy had to stop."""
-        stopped = self.page.evaluate("window.violations ?? []")
-        found = [*self.trouble, *(f"policy: {item}" for item in stopped)]
+        """Fail on an error, a dialog, a request to another host or a policy violation."""
+        blocked = self.page.evaluate("window.violations ?? []")
+        found = [*self.problems, *(f"policy: {item}" for item in blocked)]
         unexpected = [item for item in found if not item.startswith(self.expected or ("\0",))]
         assert not unexpected, unexpected
 
 
 def watch(context: BrowserContext, url: str) -> Watched:
-    """A new page that is looked after."""
+    """Open a page and record its problems."""
     context.add_init_script(_WATCH)
     page = context.new_page()
     parts = urlsplit(url)
     watched = Watched(page, f"{parts.scheme}://{parts.netloc}")
 
-    def dismissed(dialog: object) -> None:
-        watched.trouble.append(f"dialog: {dialog}")
+    def dismiss(dialog: object) -> None:
+        watched.problems.append(f"dialog: {dialog}")
         dialog.dismiss()  # type: ignore[attr-defined]
 
-    page.on("dialog", dismissed)
-    page.on("pageerror", lambda error: watched.trouble.append(f"error: {error}"))
+    page.on("dialog", dismiss)
+    page.on("pageerror", lambda error: watched.problems.append(f"error: {error}"))
     page.on(
         "console",
         lambda line: (
-            watched.trouble.append(f"console: {line.text}")
+            watched.problems.append(f"console: {line.text}")
             if line.type in ("error", "warning")
             else None
         ),
@@ -82,7 +82,7 @@ def watch(context: BrowserContext, url: str) -> Watched:
         lambda request: (
             None
             if request.url.startswith(watched.origin + "/")
-            else watched.trouble.append(f"request: {request.url}")
+            else watched.problems.append(f"request: {request.url}")
         ),
     )
     return watched

@@ -1,8 +1,8 @@
 """
-A browser and a server for each file of tests; every test has a page of its own.
+A browser and a server per test module, and a page per test.
 
-Not for the whole run: while Playwright is open its event loop counts as running in this thread,
-and tests of other directories start loops of their own.
+Not per session: while Playwright is open its event loop counts as running in this thread, and tests
+of other directories start their own loops.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.server import BaseServerProcess, ServerProcess
 from tests.support.streams import Api
 from tests.ui.browser import Watched, find_chromium, open_browser, watch
 
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 60_000
 SIZE = {"width": 1200, "height": 900}
 
 _names = itertools.count()
@@ -31,7 +31,7 @@ def part(text: str) -> str:
 
 
 class Ui:
-    """The page as a person has it before them, and the server behind it."""
+    """A page in the browser, and the server behind it."""
 
     def __init__(self, watched: Watched, server: BaseServerProcess) -> None:
         self.watched = watched
@@ -39,8 +39,8 @@ class Ui:
         self.server = server
         self.api = Api(server)
 
-    def open(self, where: str = "#/") -> Page:
-        self.page.goto(f"{self.server.url}/-/ui/{where}")
+    def open(self, address: str = "#/") -> Page:
+        self.page.goto(f"{self.server.url}/-/ui/{address}")
         return self.page
 
     def button(self, name: str, within: Page | Locator | None = None) -> Locator:
@@ -52,7 +52,7 @@ class Ui:
     def dialog(self) -> Locator:
         return self.page.locator("dialog[open]")
 
-    # -- what others do meanwhile --------------------------------------------------------------
+    # What other clients do.
 
     def bucket(self) -> str:
         name = f"bucket-{next(_names):03d}"
@@ -67,7 +67,7 @@ class Ui:
         body: bytes | None = None,
         **headers: str,
     ) -> str:
-        """A stream, and where in the page it is."""
+        """Create a stream; returns its address in the page."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         self.api.create(content_type, body, sent, self.api.in_bucket(bucket, part(stream_id)))
         return f"#/b/{bucket}/{part(stream_id)}"
@@ -85,7 +85,7 @@ def browser() -> Iterator[Browser]:
     executable = find_chromium()
     if executable is None:
         pytest.skip(
-            "no Chromium: install it (on Debian: apt-get install chromium) to test the page"
+            "no Chromium: install it (on Debian: apt-get install chromium) to test the web page"
         )
     expect.set_options(timeout=TIMEOUT_MS)
     with open_browser(executable) as opened:
@@ -103,16 +103,16 @@ OpenUi = Callable[..., Ui]
 
 @pytest.fixture
 def open_ui(browser: Browser) -> Iterator[OpenUi]:
-    """A page before any server, in a context with options of one's own; looked after to its end."""
+    """Open pages on any server with any context options; their problems are checked at the end."""
     opened: list[Ui] = []
 
-    def made(server: BaseServerProcess, **options: Any) -> Ui:
+    def open_page(server: BaseServerProcess, **options: Any) -> Ui:
         context = browser.new_context(**{"viewport": SIZE, **options})
         context.set_default_timeout(TIMEOUT_MS)
         opened.append(Ui(watch(context, server.url), server))
         return opened[-1]
 
-    yield made
+    yield open_page
     for ui in opened:
         ui.api.close()
     for ui in opened:

@@ -1,4 +1,4 @@
-"""The files of the page as they are served, over both transports; no browser is needed."""
+"""The files of the web page as both transports serve them; no browser is needed."""
 
 from __future__ import annotations
 
@@ -23,6 +23,20 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+OTHER_PATHS = (
+    "/none.js",
+    "/static/app.js",
+    "//app.js",
+    "/app.js/",
+    "/../serving.py",
+    "/..%2fserving.py",
+    "/%2e%2e/serving.py",
+    "/..%5cserving.py",
+    "/app.js%00.html",
+    "/%61pp.js%2f",
+    "/__init__.py",
+    "x",
+)
 
 
 @pytest.fixture(scope="module", params=list(SERVERS))
@@ -37,7 +51,7 @@ def at(api: Api, name: str) -> str:
     return f"{api.server.base_path}/-/ui{name}"
 
 
-def test_every_file_of_the_package_and_its_headers(api: Api) -> None:
+def test_every_file_is_served_with_its_headers(api: Api) -> None:
     for file in STATIC.iterdir():
         response = api.get(at(api, f"/{file.name}"))
         assert (response.status, response.body) == (200, file.read_bytes()), file.name
@@ -55,11 +69,11 @@ def test_every_file_of_the_package_and_its_headers(api: Api) -> None:
         assert not re.search(r"unsafe|https?:|\*|data:|blob:", " ".join(policy))
 
 
-def test_the_page_itself(api: Api) -> None:
+def test_the_index_page(api: Api) -> None:
     response = api.get(at(api, "/"))
     assert (response.status, response.body) == (200, (STATIC / "index.html").read_bytes())
     redirect = api.get(at(api, ""))
-    # Relative: right wherever the app is mounted.
+    # Relative: correct under any mount.
     assert (redirect.status, redirect.headers["location"]) == (308, "ui/")
 
 
@@ -72,31 +86,15 @@ def test_head_and_conditional_requests(api: Api) -> None:
     check_problem(api.request("POST", at(api, "/"), {}, b""), 405)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "/none.js",
-        "/static/app.js",
-        "//app.js",
-        "/app.js/",
-        "/../serving.py",
-        "/..%2fserving.py",
-        "/%2e%2e/serving.py",
-        "/..%5cserving.py",
-        "/app.js%00.html",
-        "/%61pp.js%2f",
-        "/__init__.py",
-        "x",
-    ],
-)
-def test_nothing_else_is_served(api: Api, name: str) -> None:
-    response = api.get(at(api, name))
-    assert response.status in (400, 404), (name, response.body)
-    assert response.headers["content-type"] == "application/problem+json"
+def test_no_other_path_is_served(api: Api) -> None:
+    for name in OTHER_PATHS:
+        response = api.get(at(api, name))
+        assert response.status in (400, 404), (name, response.body)
+        assert response.headers["content-type"] == "application/problem+json", name
 
 
-def test_nothing_in_the_files_reaches_out_or_makes_markup() -> None:
-    """No other host, no inline script or style, and none of what turns text into elements."""
+def test_the_files_use_no_other_host_and_make_no_markup_from_text() -> None:
+    """No inline script or style, and no function that turns text into elements."""
     banned = re.compile(
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment"
         r"|\beval\(|new Function|setTimeout\(\s*[\"'`]|\.style\b|srcdoc"

@@ -1,10 +1,9 @@
 """
-§10.3: what is in streams is untrusted, and never becomes markup or script in the page.
+§10.3: the content of streams is untrusted, and never becomes markup or script in the page.
 
-Wherever somebody else's text can stand (messages, names, content types, producer ids, snapshots,
-the address itself), attacks stand here. After each look at the page: no dialog, no error, no
-request to elsewhere, nothing that the policy had to stop, no element but the page's own, and the
-text itself, letter by letter.
+Attacks are put wherever the page shows text that others wrote: messages, names, content types,
+producer ids, snapshots, the address. Then the page has no dialog, no error, no request to another
+host, no policy violation and no element but its own, and it shows the text exactly.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ ATTACKS = [
     "constructor",
     "hasOwnProperty",
 ]
-# What the eye is deceived by, and what the page shows in its place.
+# Invisible or misleading characters, and how the page shows them.
 DECEPTIONS = {
     "evil\u202egnp.exe": "evil⟨U+202E⟩gnp.exe",
     "a\u0000b": "a⟨U+0000⟩b",
@@ -75,7 +74,7 @@ ADDRESSES = [
 
 
 def check_elements(page: Page) -> None:
-    """Nothing stands in the page that it did not put there itself."""
+    """The page has no element, handler, link, script or image but its own."""
     found = page.evaluate("""() => ({
       tags: [...new Set([...document.querySelectorAll("*")].map((node) => node.tagName))],
       handlers: [...document.querySelectorAll("*")].flatMap((node) => node.getAttributeNames())
@@ -93,14 +92,21 @@ def check_elements(page: Page) -> None:
 
 
 def shown(ui: Ui) -> list[str]:
-    """What the messages say, by their characters."""
+    """The texts of the messages."""
     texts: list[str] = ui.page.evaluate(
         "[...document.querySelectorAll('.messages pre')].map((node) => node.textContent)"
     )
     return texts
 
 
-@pytest.mark.parametrize("content_type", ["text/plain", "text/html", "image/svg+xml"])
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/html",
+        pytest.param("text/plain", marks=pytest.mark.slow),
+        pytest.param("image/svg+xml", marks=pytest.mark.slow),
+    ],
+)
 def test_messages_of_any_type(ui: Ui, content_type: str) -> None:
     bucket = ui.bucket()
     page = ui.open(ui.stream(bucket, content_type=content_type))
@@ -117,24 +123,25 @@ def test_messages_of_any_type(ui: Ui, content_type: str) -> None:
         check_elements(page)
 
 
-def test_json_messages_keys_and_values(ui: Ui) -> None:
+@pytest.mark.slow
+def test_json_keys_and_values(ui: Ui) -> None:
     bucket = ui.bucket()
     page = ui.open(ui.stream(bucket))
     texts = [*ATTACKS, *DECEPTIONS]
     messages = [{text: [text]} for text in texts]
-    # As they are, and not escaped: what JSON allows to stand in a string.
+    # Not escaped, as JSON allows.
     raw = json.dumps(messages, ensure_ascii=False).encode()
     ui.append(bucket, raw)
     expect(ui.messages()).to_have_count(len(texts))
-    told = shown(ui)
-    for text, message in zip(ATTACKS, told, strict=False):
+    texts_shown = shown(ui)
+    for text, message in zip(ATTACKS, texts_shown, strict=False):
         quoted = json.dumps(text, ensure_ascii=False)
         assert message == f"{{\n  {quoted}: [\n    {quoted}\n  ]\n}}"
-    assert "evil⟨U+202E⟩gnp.exe" in told[len(ATTACKS)]
+    assert "evil⟨U+202E⟩gnp.exe" in texts_shown[len(ATTACKS)]
     check_elements(page)
 
 
-def test_names_of_streams(ui: Ui) -> None:
+def test_stream_names(ui: Ui) -> None:
     bucket = ui.bucket()
     names = [name for name in (*ATTACKS, *DECEPTIONS) if not set("/\0") & set(name)]
     for name in names:
@@ -161,7 +168,8 @@ def test_names_of_streams(ui: Ui) -> None:
         expect(page.locator(".streams a")).to_have_count(len(names))
 
 
-def test_paths_of_the_base_surface(ui: Ui) -> None:
+@pytest.mark.slow
+def test_base_paths(ui: Ui) -> None:
     names = [f"hostile/{name}" for name in ATTACKS if "//" not in name and name != "</"]
     for name in names:
         ui.api.create("text/plain", b"x", path=f"/v1/stream/{quote(name)}")
@@ -173,11 +181,12 @@ def test_paths_of_the_base_surface(ui: Ui) -> None:
     check_elements(page)
 
 
+@pytest.mark.slow
 def test_content_types_producers_and_snapshots(ui: Ui) -> None:
     bucket = ui.bucket()
     attack = '<img src=x onerror="alert(1)">'
     hostile_type = f"text/html; x={attack}"
-    where = ui.stream(bucket, content_type=hostile_type, body=b"one")
+    address = ui.stream(bucket, content_type=hostile_type, body=b"one")
     claim = {"Producer-Id": attack, "Producer-Epoch": "0", "Producer-Seq": "0"}
     assert ui.api.post(f"/{bucket}/s", b"two", claim, hostile_type).status == 200
     tail = ui.api.tail(f"/{bucket}/s")
@@ -188,7 +197,7 @@ def test_content_types_producers_and_snapshots(ui: Ui) -> None:
         b"<script>alert(1)</script>",
     )
     assert published.status == 204
-    page = ui.open(where)
+    page = ui.open(address)
     expect(page.locator(".facts code").first).to_have_text(hostile_type)
     page.get_by_text("Producers").click()
     expect(page.locator("tbody bdi")).to_have_text(attack)
@@ -202,7 +211,8 @@ def test_content_types_producers_and_snapshots(ui: Ui) -> None:
     check_elements(page)
 
 
-def test_what_a_server_quotes_in_its_refusals(ui: Ui) -> None:
+@pytest.mark.slow
+def test_text_quoted_in_error_details(ui: Ui) -> None:
     ui.watched.expected = ("console: Failed to load resource",)
     page = ui.open()
     ui.button("New bucket").click()
@@ -212,18 +222,19 @@ def test_what_a_server_quotes_in_its_refusals(ui: Ui) -> None:
     check_elements(page)
 
 
-def test_the_address(ui: Ui) -> None:
-    """Links to the page are made by others, too."""
+def test_addresses(ui: Ui) -> None:
+    """Anyone can make a link to the page."""
     ui.watched.expected = ("console: Failed to load resource",)
-    for where in ADDRESSES:
-        page = ui.open(where)
+    for address in ADDRESSES:
+        page = ui.open(address)
         # A new hash alone loads nothing.
         page.reload()
         expect(page.locator("main h1, main [role=alert]").first).to_be_visible()
         check_elements(page)
 
 
-def test_huge_messages_do_not_stop_the_page(ui: Ui) -> None:
+@pytest.mark.slow
+def test_huge_messages_do_not_freeze_the_page(ui: Ui) -> None:
     bucket = ui.bucket()
     page = ui.open(ui.stream(bucket))
     big = [
@@ -242,11 +253,12 @@ def test_huge_messages_do_not_stop_the_page(ui: Ui) -> None:
     check_elements(page)
 
 
-@pytest.mark.parametrize("what", ["s", "s/snapshot/TAIL", "s/bootstrap"])
-def test_content_that_is_opened_by_itself_is_no_page_of_this_origin(ui: Ui, what: str) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("resource", ["s", "s/snapshot/TAIL", "s/bootstrap"])
+def test_html_content_opened_directly_is_sandboxed(ui: Ui, resource: str) -> None:
     """
-    A stream may say that it is HTML. Opened in the tab where the page has its token, it must not
-    run, or the token would be its author's.
+    A stream may be HTML. Opened in a tab of this origin its script must not run: it could read the
+    token that the page keeps.
     """
     bucket = ui.bucket()
     attack = (
@@ -254,21 +266,21 @@ def test_content_that_is_opened_by_itself_is_no_page_of_this_origin(ui: Ui, what
     )
     ui.stream(bucket, content_type="text/html", body=b"<p>first</p>")
     tail = ui.api.tail(f"/{bucket}/s")
-    if "TAIL" in what:
+    if "TAIL" in resource:
         path = f"/{bucket}/s/snapshot/{tail}"
         assert ui.api.request("PUT", path, {"Content-Type": "text/html"}, attack).status == 204
-        what = what.replace("TAIL", tail)
+        resource = resource.replace("TAIL", tail)
     else:
         ui.append(bucket, attack, content_type="text/html")
     page = ui.open()
     page.evaluate("sessionStorage.setItem('tailrace-token', 'SECRET')")
-    # That it was stopped is what the browser says, and nothing else.
+    # The browser reports that it blocked the script, and nothing else.
     ui.watched.expected = ("console: Blocked script execution", "console: Failed to load resource")
-    answer = page.context.request.get(f"{ui.server.url}/{bucket}/{what}")
-    assert answer.headers["content-security-policy"] == "sandbox"
-    assert attack.decode() in answer.text()
-    if what != "s/bootstrap":
-        page.goto(f"{ui.server.url}/{bucket}/{what}")
+    response = page.context.request.get(f"{ui.server.url}/{bucket}/{resource}")
+    assert response.headers["content-security-policy"] == "sandbox"
+    assert attack.decode() in response.text()
+    if resource != "s/bootstrap":
+        page.goto(f"{ui.server.url}/{bucket}/{resource}")
         expect(page.locator("script")).to_have_count(1)
         assert "stolen" not in page.title()
         assert page.evaluate("window.origin") == "null"

@@ -8,16 +8,14 @@ import pytest
 
 from tests.support.server import REPO_ROOT
 
-pytestmark = pytest.mark.slow
-
-WORKS = ("spark_read", "spark_write", "spark_fold", "spark_archive")
+WORKLOADS = ("spark_read", "spark_write", "spark_fold", "spark_archive")
 
 
 @pytest.mark.timeout(300)
 def test_the_benchmarks_of_spark_run_and_find_what_they_wrote(tmp_path: Path) -> None:
     """It ends with status 0 only if everything that it wrote was read back."""
     options = ["--smoke", "--against", "none", "--rounds", "1"]
-    only = [word for work in WORKS for word in ("--only", work)]
+    only = [word for work in WORKLOADS for word in ("--only", work)]
     places = ["--out", str(tmp_path / "results.json"), "--dir", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", *options, *only, *places],

@@ -82,7 +82,7 @@ def table_backlog(job: Job, bucket: str, table: Path) -> Backlog:
 
 
 def backlog(bucket: str, listed: Iterable[Listed], positions: Mapping[str, str]) -> Backlog:
-    """What a job has not read yet of streams; `positions` has its position in each that it has read."""
+    """The unread part of streams; `positions` has the position in each that the job has read."""
     found = Backlog(bucket)
     for each in listed:
         start, tail = _offset(each.earliest_offset or START.token()), _offset(each.next_offset)

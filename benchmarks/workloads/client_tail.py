@@ -9,7 +9,7 @@ this is the pace of writer, server and reader together. The messages that
 arrive are counted.
 
 Each client runs in its own process: see :mod:`benchmarks.clients`.
-Not measured: the latency from writer to reader, see sse_fanout.
+Not measured: the latency to a reader, see sse_fanout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -43,7 +43,7 @@ PATH = "tail"
 
 
 def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
-    """Write one long stream that all read, and one for each to follow."""
+    """Write one long stream for all clients to read, and one for each to follow."""
     outcome = Outcome()
     clients = running.usable(sizes, progress)
     readers = [reader for reader in READERS if reader[0] in clients]
@@ -109,7 +109,7 @@ def _write(connection: Connection, path: str, batches: int) -> None:
     connection.expect(204, f"{head}Content-Length: 0\r\n\r\n".encode("ascii"))
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="client_tail",
     question="How many messages per second can a program read with a client?",
     run=run,

@@ -1,7 +1,7 @@
 """How long does it take to plan a micro-batch, as streams grow, if few of them changed?
 
-What the driver does between two micro-batches, without Spark around it: find what changed, and make
-partitions of it. The first plan lists the bucket; the next ones ask for what changed since.
+The driver's work between two micro-batches, without Spark: find the changed streams, and make
+partitions of them. The first plan lists the bucket; the next ones request the changes since then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 from tailrace.client import Client
@@ -47,7 +47,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
         outcome.metrics[f"{name}_first_ms"] = first * 1000
         outcome.metrics[f"{name}_next_ms"] = following * 1000
         progress(f"{total}: first {first * 1000:.0f} ms, next {following * 1000:.1f} ms")
-    # Of the largest, wherever the sizes end.
+    # Of the largest number of streams.
     outcome.metrics["largest_first_ms"] = first * 1000
     outcome.metrics["largest_next_ms"] = following * 1000
     return outcome
@@ -67,7 +67,7 @@ def _plan(server: Server, total: int) -> tuple[float, float, int]:
             for number in range(0, total, max(1, total // CHANGED))[:CHANGED]:
                 bucket.stream(f"s{number:07d}").append_json(1)
             began = time.perf_counter()
-            # Spark hands offsets over as JSON text.
+            # Spark passes offsets as JSON text.
             end = json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
             tasks = reader.partitions(start, end)
             times.append(time.perf_counter() - began)
@@ -77,7 +77,7 @@ def _plan(server: Server, total: int) -> tuple[float, float, int]:
     return first, statistics.median(times), found
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="spark_planning",
     question="How long does it take to plan a micro-batch, as streams grow?",
     run=run,

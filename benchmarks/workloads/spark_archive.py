@@ -23,7 +23,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 from tailrace.client import Client
@@ -101,7 +101,7 @@ def _freshness(server: Server, directory: Path, count: int) -> list[float]:
     return delays[:count]
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="spark_archive",
     question="How fast is a bucket archived, and how soon is a message a row of the table?",
     run=run,

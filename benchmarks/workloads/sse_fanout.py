@@ -3,7 +3,7 @@
 1,000 subscribers follow one text stream over server-sent events. One writer
 appends 256 bytes ten times a second, each with the time at which it was sent.
 Another process receives: see :mod:`benchmarks.subscribers`. Every subscriber
-has to get every append exactly once.
+must receive every append exactly once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.model import (
     Server,
     Sizes,
     TimesBetter,
-    Work,
+    Workload,
     exactly,
 )
 from benchmarks.subscribers import make_message
@@ -34,7 +34,7 @@ PER_SECOND = 10
 
 
 def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
-    """Connect the subscribers, append at a steady pace, collect what arrived."""
+    """Connect the subscribers, append at a fixed rate, collect the results."""
     with Connection(server.host, server.port) as connection:
         connection.expect(201, make_request("PUT", PATH, content_type="text/plain"))
         receiver = subprocess.Popen(
@@ -73,14 +73,14 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
         },
         [
             exactly("different messages received", expected, found["distinct"]),
-            exactly("messages received twice", 0, found["received"] - found["distinct"]),
-            exactly("subscribers cut off", 0, found["cut_off"]),
+            exactly("duplicate messages received", 0, found["received"] - found["distinct"]),
+            exactly("subscribers disconnected", 0, found["cut_off"]),
         ],
     )
 
 
 def _append_steadily(connection: Connection, appends: int) -> int:
-    """Append at the pace; how many could not be sent in time."""
+    """Append at a fixed rate; returns how many were sent late."""
     late = 0
     start = time.monotonic()
     for number in range(appends):
@@ -94,7 +94,7 @@ def _append_steadily(connection: Connection, appends: int) -> int:
     return late
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="sse_fanout",
     question="How long does an append take to reach 1,000 live subscribers?",
     run=run,

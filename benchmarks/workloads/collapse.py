@@ -1,13 +1,13 @@
 """What do 1,000 long-poll readers of one stream cost the server behind nginx?
 
-nginx runs with the configuration of deploy/nginx, but for addresses and paths.
+nginx runs with the configuration of deploy/nginx, except for addresses and paths.
 1,000 readers in another process poll one stream through it; one writer appends
-256 bytes, about once a second, and then nothing for about two time-outs of a poll.
-Requests are counted on the wire between nginx and the server. Every reader has
-to get every message exactly once and in order.
+256 bytes about once a second, and then nothing for about two poll timeouts.
+A relay between nginx and the server counts requests. Every reader must receive
+every message exactly once and in order.
 
-A reader that waits in nginx for another one's answer learns of it within half a
-second, when nginx looks again: that is most of the time that is measured here.
+A reader that waits in nginx for another reader's response receives it within half a
+second, when nginx checks again: that is most of the latency measured here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from typing import Any
 
 from benchmarks import proxy
 from benchmarks.blocking import Connection, make_request
-from benchmarks.counting import Wire, counting
+from benchmarks.counting_relay import CountingRelay, counting
+from benchmarks.long_pollers import LAST
 from benchmarks.model import (
     OURS,
     AtMost,
@@ -33,44 +34,43 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
-from benchmarks.pollers import LAST
 from benchmarks.subscribers import make_message
 from tools.debian import find
 
 PATH = "collapse"
 CONTENT_TYPE = "text/plain"
-# Never the same, so that appends do not always meet the same moment between nginx's looks.
+# Random, so that appends do not always come at the same moment between two checks of nginx.
 GAP_SECONDS = (0.8, 1.3)
 
 
 def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
-    """Put nginx before the server, connect the readers, append."""
+    """Run nginx in front of the server, connect the readers, append."""
     if find("nginx") is None:
         progress(f"skipped: {proxy.HOW_TO_INSTALL}")
         return Outcome()
     files = 2 * sizes.collapse_readers + 1024
     with (
-        tempfile.TemporaryDirectory(prefix="tailrace-nginx-") as place,
-        counting(server.port) as wire,
-        proxy.running(Path(place), f"127.0.0.1:{wire.port}", connections=files) as port,
+        tempfile.TemporaryDirectory(prefix="tailrace-nginx-") as directory,
+        counting(server.port) as relay,
+        proxy.running(Path(directory), f"127.0.0.1:{relay.port}", connections=files) as port,
         Connection(server.host, server.port) as writer,
     ):
         writer.expect(201, make_request("PUT", PATH, content_type=CONTENT_TYPE))
-        outcome = follow(writer, wire, port, sizes)
+        outcome = follow(writer, relay, port, sizes)
     progress(", ".join(f"{name} {value:,.1f}" for name, value in outcome.metrics.items()))
     return outcome
 
 
-def follow(writer: Connection, wire: Wire, port: int, sizes: Sizes) -> Outcome:
-    """Append beside the readers; what they saw, and what reached the server."""
-    chance = random.Random(1)
+def follow(writer: Connection, relay: CountingRelay, port: int, sizes: Sizes) -> Outcome:
+    """Append while readers poll; returns their counters and the requests at the server."""
+    rng = random.Random(1)
     messages, readers = sizes.collapse_messages, sizes.collapse_readers
     arguments = ["127.0.0.1", str(port), PATH, str(readers)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.pollers", *arguments],
+        [sys.executable, "-m", "benchmarks.long_pollers", *arguments],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -79,13 +79,13 @@ def follow(writer: Connection, wire: Wire, port: int, sizes: Sizes) -> Outcome:
         if process.stdout.readline() != "ready\n":
             raise BenchmarkError("the readers could not connect")
         time.sleep(GAP_SECONDS[1])
-        first = wire.requests
+        first = relay.requests
         for number in range(messages):
             _append(writer, make_message(number, time.monotonic_ns()))
-            time.sleep(chance.uniform(*GAP_SECONDS))
-        busy = wire.requests - first
+            time.sleep(rng.uniform(*GAP_SECONDS))
+        busy = relay.requests - first
         time.sleep(sizes.collapse_quiet_seconds)
-        quiet = wire.requests - first - busy
+        quiet = relay.requests - first - busy
         _append(writer, LAST)
         found: dict[str, Any] = json.loads(process.communicate(timeout=120)[0])
     finally:
@@ -95,14 +95,14 @@ def follow(writer: Connection, wire: Wire, port: int, sizes: Sizes) -> Outcome:
         {
             "per_message": busy / messages,
             "while_quiet": quiet,
-            "in_all": wire.requests,
-            "answers": sum(found["statuses"].values()),
+            "in_all": relay.requests,
+            "responses": sum(found["statuses"].values()),
             "p50_ms": found["p50_ms"],
             "p99_ms": found["p99_ms"],
         },
         [
             exactly("messages received", messages * readers, found["received"]),
-            exactly("messages out of order, or twice", 0, found["wrong"]),
+            exactly("messages out of order or duplicated", 0, found["wrong"]),
         ],
     )
 
@@ -111,15 +111,15 @@ def _append(writer: Connection, body: bytes) -> None:
     writer.expect(204, make_request("POST", PATH, content_type=CONTENT_TYPE, body=body))
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="collapse",
     question="What do 1,000 long-poll readers of one stream cost the server behind nginx?",
     run=run,
     rows=(
-        Row("per_message", "requests at the server for a message", "", False, (AtMost(3.0),)),
+        Row("per_message", "requests at the server per message", "", False, (AtMost(3.0),)),
         Row("while_quiet", "requests at the server in 65 s of silence", "", False, (AtMost(12.0),)),
         Row("in_all", "requests at the server in all", "", False),
-        Row("answers", "answers to readers in all", "", True),
+        Row("responses", "responses to readers in all", "", True),
         Row("p50_ms", "append to reader through nginx, p50", "ms", False),
         Row("p99_ms", "append to reader through nginx, p99", "ms", False),
     ),

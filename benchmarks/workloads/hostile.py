@@ -1,14 +1,14 @@
-"""Do appends keep flowing while others mean no good?
+"""Do appends continue while 10,000 hostile clients are connected?
 
 256-byte appends from 32 connections over 32 streams: first alone, then beside
-10,000 idle connections, 500 that send a byte of a header a second, 100 SSE
+10,000 idle connections, 500 that send one byte of a header per second, 100 SSE
 readers that never read while their stream grows, and clients that send garbage,
-all at once (see :mod:`benchmarks.crowd`), then alone again. The figure with a
-goal is the p99 beside them divided by the mean of the two p99s without.
+all at once (see :mod:`benchmarks.hostile_clients`), then alone again. The figure
+with a goal is the p99 beside them divided by the mean of the two p99s without.
 
-They need processor time too, and so does the process that sends for them: on a
-machine of two cores, all of that counts here. All of it comes from one address,
-so the server is told to take more connections than it would by default.
+The process of the hostile clients runs on the same two cores, and its load is part
+of the figure. All connections come from one address, so the server gets a higher
+--connections-max than the default.
 """
 
 from __future__ import annotations
@@ -32,26 +32,28 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 
 PREFIX = "hostile-"
 GROWING = "growing"
 STREAMS = CONNECTIONS = 32
-# More than the system's buffers take on loopback: what is appended then stays with the server.
+# More than the system's buffers hold on loopback: later appends stay in the server.
 GROWN_BYTES, GROWN_PIECES = 1 << 20, 8
 GROWTH_BYTES = 32 << 10
 GROWTH_SECONDS = 0.1
 CONTENT_TYPE = "application/octet-stream"
-FILES_BESIDES = 400
+OTHER_FILES = 400
 
 
 def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
-    """Load the server alone, beside the crowd, and alone again."""
-    needed = sizes.hostile_idle + sizes.hostile_slow + sizes.hostile_deaf + FILES_BESIDES
+    """Load the server alone, beside hostile clients, and alone again."""
+    needed = sizes.hostile_idle + sizes.hostile_slow + sizes.hostile_stalled + OTHER_FILES
     if allow_many_files() < needed:
-        raise BenchmarkError(f"a process may open too few files here: ulimit -Hn {needed}")
+        raise BenchmarkError(
+            f"a process may open too few files: raise the limit with ulimit -Hn {needed}"
+        )
     outcome = Outcome()
     create_streams(server, PREFIX, range(STREAMS))
     with Connection(server.host, server.port) as connection:
@@ -62,15 +64,19 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
         append_load(server, PREFIX, STREAMS, CONNECTIONS, sizes.wrk_warm_up_seconds)
     before = _load(server, sizes, outcome, "alone")
     resident = resident_megabytes(server.pid)
-    with PeakMemory(server.pid) as peak, _growth(server), _crowd(server, sizes) as crowd:
-        during = _load(server, sizes, outcome, "beside the crowd")
-        counts = _end(crowd)
+    with (
+        PeakMemory(server.pid) as peak,
+        _growth(server),
+        _hostile_clients(server, sizes) as clients,
+    ):
+        during = _load(server, sizes, outcome, "beside hostile clients")
+        counts = _end(clients)
     after = _load(server, sizes, outcome, "alone again")
     alone = (before.p99_ms + after.p99_ms) / 2
     outcome.checks += [
-        exactly("clients of the crowd that gave up", 0, counts["ended"]),
+        exactly("hostile clients that ended", 0, counts["ended"]),
         exactly(
-            "pieces of garbage that were not refused", 0, counts["garbage"] - counts["refused"]
+            "pieces of garbage that were not rejected", 0, counts["garbage"] - counts["refused"]
         ),
     ]
     outcome.metrics |= {
@@ -85,7 +91,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
         "before_megabytes": resident,
         "peak_megabytes": peak.megabytes,
         "after_megabytes": resident_megabytes(server.pid),
-        **{f"crowd_{name}": float(count) for name, count in counts.items()},
+        **{f"hostile_{name}": float(count) for name, count in counts.items()},
     }
     progress(", ".join(f"{name} {value:,.1f}" for name, value in outcome.metrics.items()))
     return outcome
@@ -124,12 +130,12 @@ def _growth(server: Server) -> Iterator[None]:
 
 
 @contextmanager
-def _crowd(server: Server, sizes: Sizes) -> Iterator[subprocess.Popen[str]]:
-    """The process with all of them, once they are connected."""
-    sizes_of = (sizes.hostile_idle, sizes.hostile_slow, sizes.hostile_deaf)
+def _hostile_clients(server: Server, sizes: Sizes) -> Iterator[subprocess.Popen[str]]:
+    """The process of the hostile clients, once they are connected."""
+    sizes_of = (sizes.hostile_idle, sizes.hostile_slow, sizes.hostile_stalled)
     arguments = [server.host, str(server.port), GROWING, *map(str, sizes_of)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.crowd", *arguments],
+        [sys.executable, "-m", "benchmarks.hostile_clients", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -137,7 +143,7 @@ def _crowd(server: Server, sizes: Sizes) -> Iterator[subprocess.Popen[str]]:
     try:
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
-            raise BenchmarkError("the crowd could not connect")
+            raise BenchmarkError("the hostile clients could not connect")
         yield process
     finally:
         process.kill()
@@ -145,22 +151,22 @@ def _crowd(server: Server, sizes: Sizes) -> Iterator[subprocess.Popen[str]]:
 
 
 def _end(process: subprocess.Popen[str]) -> dict[str, int]:
-    """Send them home; what they did."""
+    """End the hostile clients; returns their counters."""
     out, _ = process.communicate(timeout=60)
     counts: dict[str, int] = json.loads(out)
     return counts
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="hostile",
-    question="Do appends keep flowing while 10,000 connections mean no good?",
+    question="Do appends continue while 10,000 hostile clients are connected?",
     run=run,
     rows=(
         Row("alone_per_second", "appends, 32 connections, alone", "/s", True),
-        Row("during_per_second", "appends, 32 connections, beside a hostile crowd", "/s", True),
+        Row("during_per_second", "appends, 32 connections, beside hostile clients", "/s", True),
         Row("alone_p99_ms", "appends, p99, alone", "ms", False),
-        Row("during_p99_ms", "appends, p99, beside a hostile crowd", "ms", False),
-        Row("slower", "p99 beside a hostile crowd / alone", "x", False, (AtMost(3.0),)),
+        Row("during_p99_ms", "appends, p99, beside hostile clients", "ms", False),
+        Row("slower", "p99 beside hostile clients / alone", "x", False, (AtMost(3.0),)),
         Row("before_megabytes", "resident before it", "MB", False),
         Row("peak_megabytes", "resident during it, at most", "MB", False, (AtMost(400.0),)),
     ),

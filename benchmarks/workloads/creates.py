@@ -1,7 +1,7 @@
 """How long does it take to create 300 streams at once?
 
 64 connections send 300 creates; the time is from the first request to the last
-answer.
+response.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.model import (
     Server,
     Sizes,
     TimesBetter,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -33,24 +33,24 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
     for repeat in range(sizes.create_repeats):
         numbers = range(repeat * CREATES, (repeat + 1) * CREATES)
         times.append(create_streams(server, "create-", numbers, CONNECTIONS))
-    there = Statuses()
+    existing = Statuses()
     total = sizes.create_repeats * CREATES
     run_requests(
         server.host,
         server.port,
         CONNECTIONS,
         (make_request("HEAD", f"create-{i}") for i in range(total)),
-        there,
+        existing,
     )
     seconds = statistics.median(times)
     progress(f"{seconds * 1000:,.1f} ms")
     return Outcome(
         {"milliseconds": seconds * 1000},
-        [exactly("streams that are there", total, there.counts.get(200, 0))],
+        [exactly("streams that exist", total, existing.counts.get(200, 0))],
     )
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="creates",
     question="How long does it take to create 300 streams at once?",
     run=run,

@@ -2,7 +2,7 @@
 
 A bucket of a million streams is listed from its beginning to its end, 100
 streams a page. The figure with a goal is the median time of the last 100 pages
-divided by that of the first 100. Each stream has to be listed once.
+divided by that of the first 100. Each stream must be listed once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -41,16 +41,14 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
 
     def requests() -> Iterator[bytes]:
         for number in range(total):
-            yield make_request(
-                "PUT", f"{BUCKET}/{number:07d}", content_type=CONTENT_TYPE, below="/"
-            )
+            yield make_request("PUT", f"{BUCKET}/{number:07d}", content_type=CONTENT_TYPE, root="/")
 
     with Connection(server.host, server.port) as connection:
-        connection.expect(201, make_request("PUT", BUCKET, below="/"))
+        connection.expect(201, make_request("PUT", BUCKET, root="/"))
     run_requests(server.host, server.port, CONNECTIONS, requests(), made)
     if made.counts != {201: total}:
         raise BenchmarkError(f"creating {total} streams gave statuses {made.counts}")
-    # What was just created is hot; a listing must not depend on that.
+    # Streams just created are cached; a listing must not depend on that.
     server.restart()
     times, listed = _list_all(server)
     outcome.checks.append(exactly("streams listed", total, listed))
@@ -76,7 +74,7 @@ def _list_all(server: Server) -> tuple[list[float], int]:
             body = bytearray()
             target = f"{BUCKET}/streams?limit={LIMIT}&after={after}"
             began = time.perf_counter()
-            connection.expect(200, make_request("GET", target, below="/"), body.extend)
+            connection.expect(200, make_request("GET", target, root="/"), body.extend)
             times.append(time.perf_counter() - began)
             page = json.loads(body)
             names = [item["stream_id"] for item in page["streams"]]
@@ -88,7 +86,7 @@ def _list_all(server: Server) -> tuple[list[float], int]:
             after = page["next_cursor"]
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="listing",
     question="Does a later page of a bucket's listing cost more than the first?",
     run=run,

@@ -1,6 +1,6 @@
 """How many messages a second does `fold` turn into snapshots?
 
-Last write wins by key, over many streams; the sum of what the snapshots hold must be the keys.
+Last write wins by key, over many streams. The snapshots together must hold every key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 from tailrace.client import Client
@@ -59,7 +59,7 @@ def _kept(server: Server, streams: int) -> int:
         return sum(len(json.loads(bucket.stream(name).snapshot().data)) for name in names)
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="spark_fold",
     question="How many messages a second does `fold` turn into snapshots?",
     run=run,

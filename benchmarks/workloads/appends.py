@@ -1,11 +1,11 @@
 """How many small appends per second are made durable, and how long does each wait?
 
 256-byte appends from 64 and from 256 connections, spread over 64 streams. The
-servers that store on disk answer only when the append is on the disk; the ones
-in memory show what is left when the disk does not matter.
+servers that store on disk respond only when the append is on the disk; the ones
+in memory show the cost without the disk.
 
 All runs use the same 64 streams: the file-backed reference server keeps 100
-files open and refuses appends when more streams than that are in use.
+files open and rejects appends when more streams than that are in use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.model import (
     Server,
     Sizes,
     TimesBetter,
-    Work,
+    Workload,
 )
 
 PREFIX = "appends-"
@@ -53,7 +53,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
 
 RATE_GOALS = (TimesBetter(REFERENCE_FILE, 12), TimesBetter(REFERENCE_MEMORY, 1.8))
 
-WORK = Work(
+WORKLOAD = Workload(
     name="appends",
     question="How many 256-byte appends per second are made durable?",
     run=run,

@@ -1,7 +1,7 @@
 """How fast can one reader catch up with a long JSON stream?
 
-A 60 MB stream is read from its start until the server says that the reader is
-up to date. The stream was just written, so it comes from the cache of the
+A 60 MB stream is read from its start until the server reports that the reader
+is up to date. The stream was just written, so it comes from the cache of the
 operating system; the disk is not measured. The reader does not look at the
 bodies while the clock runs.
 """
@@ -27,7 +27,7 @@ from benchmarks.model import (
     Server,
     Sizes,
     TimesBetter,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -35,7 +35,7 @@ PATH = "catchup"
 
 
 def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
-    """Build the stream, read it once with care, then read it against the clock."""
+    """Create the stream, read and count it once, then measure reads of it."""
     batches = -(-sizes.catchup_bytes // (MESSAGES * MESSAGE_BYTES))
     outcome = Outcome()
     with Connection(server.host, server.port) as connection:
@@ -56,7 +56,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
     return outcome
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="catchup",
     question="How fast can one reader catch up with a long JSON stream?",
     run=run,

@@ -1,4 +1,4 @@
-"""A wire between a proxy and the server that counts the requests on it."""
+"""A TCP relay between a proxy and the server that counts requests."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ HEADS_KEPT = 1000
 _LINE_END = b" HTTP/1.1\r\n"
 
 
-class Wire:
-    """Passes bytes on both ways; ``requests`` is how many were seen so far.
+class CountingRelay:
+    """Passes bytes on in both directions; ``requests`` counts the requests so far.
 
-    A proxy sends its next request on a connection only when it has the answer
-    to the one before, so that a request line is never in the middle of a body
-    here as long as bodies do not contain one. What is measured with it reads.
+    A request is recognised by its request line. Bodies must not contain one: the
+    benchmarks that use this only read.
     """
 
     def __init__(self, port: int) -> None:
-        self._origin = port
+        self._server_port = port
         self.port = 0
         self.requests = 0
         self._heads: deque[bytes] = deque(maxlen=HEADS_KEPT)
 
-    def taken(self) -> list[str]:
-        """The heads of the latest requests, of those since this was called last."""
+    def take_heads(self) -> list[str]:
+        """The heads of the latest requests since the last call."""
         heads = [head.decode("latin-1") for head in self._heads]
         self._heads.clear()
         return heads
 
     async def serve(self, ready: threading.Event, stop: asyncio.Event) -> None:
-        """Until ``stop`` is set."""
+        """Serve until ``stop`` is set."""
         server = await asyncio.start_server(self._connected, "127.0.0.1", 0, backlog=4096)
         self.port = server.sockets[0].getsockname()[1]
         ready.set()
@@ -43,7 +42,7 @@ class Wire:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            onward = await asyncio.open_connection("127.0.0.1", self._origin)
+            onward = await asyncio.open_connection("127.0.0.1", self._server_port)
         except OSError:
             writer.close()
             return
@@ -70,16 +69,16 @@ class Wire:
 
 
 @contextmanager
-def counting(port: int) -> Iterator[Wire]:
-    """A wire to a server on loopback, in a thread."""
-    wire = Wire(port)
+def counting(port: int) -> Iterator[CountingRelay]:
+    """A relay to a server on loopback, in a thread."""
+    relay = CountingRelay(port)
     ready = threading.Event()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
 
     def run() -> None:
         asyncio.set_event_loop(loop)
-        loop.run_until_complete(wire.serve(ready, stop))
+        loop.run_until_complete(relay.serve(ready, stop))
         for task in asyncio.all_tasks(loop):
             task.cancel()
         loop.run_until_complete(asyncio.sleep(0.05))
@@ -89,7 +88,7 @@ def counting(port: int) -> Iterator[Wire]:
     thread.start()
     ready.wait(10)
     try:
-        yield wire
+        yield relay
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join()

@@ -1,12 +1,11 @@
 """How many messages per second can a program append with a client?
 
-The client gets messages of 190 bytes one by one, encodes them, and sends them to
-one stream of a Tailrace server with default settings, on the same machine. The
-clock runs from the first message to the response for the last. Tailrace's
-producers are compared with that of npm's client. PyPI's client has none: 64
-threads or 1,000 tasks append at the same time, and it combines the appends that
-wait. The last rows are appends in a loop, each awaited. Everything is read back
-and counted.
+The client encodes messages of 190 bytes one by one and sends them to one stream
+of a Tailrace server with default settings, on the same machine. The clock runs
+from the first message to the response for the last. Compared are our producers
+and the producer of npm's client. PyPI's client has none: 64 threads or 1,000
+tasks append at the same time, and it batches them. The last rows are appends in a
+loop, each awaited. Everything is read back and counted.
 
 Each client runs in its own process: see :mod:`benchmarks.clients`.
 """
@@ -16,7 +15,7 @@ from __future__ import annotations
 from benchmarks.batches import CONTENT_TYPE, count_messages
 from benchmarks.blocking import Connection, make_request
 from benchmarks.clients import running
-from benchmarks.model import OURS, Outcome, Progress, Row, Server, Sizes, Work, exactly
+from benchmarks.model import OURS, Outcome, Progress, Row, Server, Sizes, Workload, exactly
 
 MESSAGES = {"full": 500_000, "quick": 200_000, "smoke": 2_000}
 SHARES = {
@@ -33,7 +32,7 @@ SHARES = {
 
 
 def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
-    """One after another, each with its own stream."""
+    """One client after another, each with its own stream."""
     outcome = Outcome()
     clients = running.usable(sizes, progress)
     with Connection(server.host, server.port) as connection:
@@ -57,7 +56,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
     return outcome
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="client_producer",
     question="How many messages per second can a program append with a client?",
     run=run,

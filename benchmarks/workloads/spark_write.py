@@ -1,7 +1,8 @@
-"""How many messages a second does Spark write, each stored once?
+"""How many messages per second does Spark write, each stored once?
 
-Lines of JSON from files, of 230 bytes, to one stream and to a hundred chosen by a column. Durable
-when acknowledged, under exactly-once producers. The streams must then hold every message.
+JSON lines of 230 bytes from files, to one stream and to a hundred streams chosen by a column.
+Appends are durable when acknowledged, by exactly-once producers. The streams must then hold every
+message.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
-from benchmarks.works.spark_read import write_files
+from benchmarks.workloads.spark_read import write_files
 from tailrace.client import Client
 
 STREAMS = 100
@@ -61,9 +62,9 @@ def _stored(server: Server, prefix: str) -> int:
         return sum(int((item.next_offset or "0").split("_")[0]) for item in streams)
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="spark_write",
-    question="How many messages a second does Spark write, each stored once?",
+    question="How many messages per second does Spark write, each stored once?",
     run=run,
     rows=(
         Row("one_per_s", "Spark writes, one stream", "/s", True, (AtLeast(300_000),)),

@@ -1,13 +1,13 @@
 """Do appends wait while a snapshot of 1 GiB is uploaded?
 
 256-byte appends from 64 connections over 64 streams: first alone, then while
-another process uploads snapshots of 1 GiB, one after the other as long as the
+another process uploads snapshots of 1 GiB, one after the other while the
 appends run, then alone again. The figure with a goal is the p99 during the
 uploads divided by the mean of the two p99s without. The last snapshot is read
 back and compared.
 
-The uploads need processor time too, and so does the process that sends them:
-on a machine of two cores, all of that counts here.
+The process that uploads runs on the same two cores, and its load is part of the
+figure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 from benchmarks.uploader import STREAM
@@ -52,10 +52,10 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
     after = _load(server, sizes, outcome, "alone again")
     with Connection(server.host, server.port) as connection:
         digest = hashlib.sha256()
-        where = f"{STREAM}/snapshot/{found['offset']}"
-        connection.expect(200, make_request("GET", where, below="/"), digest.update)
+        path = f"{STREAM}/snapshot/{found['offset']}"
+        connection.expect(200, make_request("GET", path, root="/"), digest.update)
     same = digest.hexdigest() == found["sha256"]
-    outcome.checks.append(exactly("snapshots that are as sent", 1, int(same)))
+    outcome.checks.append(exactly("snapshots read back unchanged", 1, int(same)))
     alone = (before.p99_ms + after.p99_ms) / 2
     outcome.metrics |= {
         "alone_per_second": (before.per_second + after.per_second) / 2,
@@ -80,7 +80,7 @@ def _load(server: Server, sizes: Sizes, outcome: Outcome, name: str) -> Load:
 
 
 def _uploader(server: Server, sizes: Sizes) -> subprocess.Popen[str]:
-    """A process that uploads until its standard input ends; returns when it has begun."""
+    """Start a process that uploads until its standard input ends; returns when it has begun."""
     arguments = [server.host, str(server.port), str(sizes.snapshot_bytes)]
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.uploader", *arguments],
@@ -96,13 +96,13 @@ def _uploader(server: Server, sizes: Sizes) -> subprocess.Popen[str]:
 
 
 def _finish(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """Let the upload under way be the last one; what was uploaded."""
+    """End after the current upload; returns the totals."""
     out, _ = process.communicate(timeout=300)
     found: dict[str, Any] = json.loads(out)
     return found
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="large_snapshot",
     question="Do appends wait while a snapshot of 1 GiB is uploaded?",
     run=run,

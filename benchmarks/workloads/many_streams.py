@@ -1,13 +1,13 @@
-"""Can one server hold a million streams, and how fast does it come back?
+"""Can one server hold a million streams, and how fast does it start?
 
 A million streams are created over HTTP. Then the server is stopped and started
 on the same data directory, and the clock runs from the start of the process to
-the first stream it answers for. Resident memory is taken after the start, and
-after streams chosen at random were asked for and appended to. Last, the server
-is killed without a chance to tidy up and started once more.
+the first response about a stream. Resident memory is measured after the start, and
+after HEAD requests and appends to random streams. Last, the server is ended by
+SIGKILL and started again.
 
-The files were just written, so they are in the cache of the operating system;
-the disk is not what slows a start here.
+The files were just written, so they are in the cache of the operating system: a
+start here does not wait for the disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -81,7 +81,7 @@ def _create(server: Server, total: int, outcome: Outcome, progress: Progress) ->
 
 
 def _restart(server: Server, total: int, *, kill: bool = False) -> float:
-    """Restart the server; the seconds to the first stream it answers for."""
+    """Restart the server; returns the seconds to the first response about a stream."""
     server.restart(kill=kill)
     before = time.perf_counter()
     with Connection(server.host, server.port) as connection:
@@ -90,14 +90,14 @@ def _restart(server: Server, total: int, *, kill: bool = False) -> float:
 
 
 def _touch_all(server: Server, chosen: list[int], outcome: Outcome) -> None:
-    """Ask for the chosen streams, then append to each of them."""
+    """Send HEAD for the chosen streams, then append to each of them."""
     asked, appended = Statuses(), Statuses()
-    where = (server.host, server.port, TOUCH_CONNECTIONS)
-    run_requests(*where, (make_request("HEAD", f"{PREFIX}{i}") for i in chosen), asked)
+    address = (server.host, server.port, TOUCH_CONNECTIONS)
+    run_requests(*address, (make_request("HEAD", f"{PREFIX}{i}") for i in chosen), asked)
     outcome.checks.append(exactly("streams found", len(chosen), asked.counts.get(200, 0)))
     body = b"x" * BODY_BYTES
     seconds = run_requests(
-        *where,
+        *address,
         (
             make_request("POST", f"{PREFIX}{i}", content_type=CONTENT_TYPE, body=body)
             for i in chosen
@@ -128,9 +128,9 @@ def _read_back(server: Server, chosen: list[int], outcome: Outcome) -> None:
     outcome.checks.append(exactly("streams right after the kill", len(times), right))
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="many_streams",
-    question="Can one server hold a million streams, and how fast does it come back?",
+    question="Can one server hold a million streams, and how fast does it start?",
     run=run,
     rows=(
         Row("streams", "streams held", "", True),

@@ -8,14 +8,14 @@ three rates divided by the slowest.
 from __future__ import annotations
 
 from benchmarks.load import append_load, check_load, create_streams, settled_bytes
-from benchmarks.model import OURS, AtMost, Outcome, Progress, Row, Server, Sizes, Work
+from benchmarks.model import OURS, AtMost, Outcome, Progress, Row, Server, Sizes, Workload
 
 CONNECTIONS = 64
 SHARES = ("few", "some", "many")
 
 
 def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
-    """Load one server with ever more streams."""
+    """Load one server with more and more streams."""
     outcome = Outcome()
     rates: list[float] = []
     if sizes.wrk_warm_up_seconds:
@@ -36,7 +36,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
     return outcome
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="growth",
     question="Do appends slow down as the number of streams grows?",
     run=run,

@@ -1,9 +1,9 @@
 """How long do 100 clients wait that bootstrap from one stream at once?
 
 A stream of 200 messages of 1 KiB has a snapshot of 64 KiB at its middle, so
-each answer is the snapshot and the 100 messages after it. 100 connections ask
-for it over and over; the time is from the request to the last byte. Each answer
-has to have the right length, and one is taken apart and compared.
+each response is the snapshot and the 100 messages after it. 100 connections
+request it repeatedly; the time is from the request to the last byte. Each response
+must have the right length, and one is parsed and compared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -37,24 +37,24 @@ MESSAGES = 200
 MESSAGE_BYTES = 1024
 SNAPSHOT = b"s" * (64 << 10)
 _SENT = b"\r\nX-Sent: "
-"""A header with the time at which a request was made; the server does not look at it."""
+"""A header with the time of the request; the server ignores it."""
 
 
 def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
-    """Fill the stream, look at one answer, then ask from all clients."""
+    """Fill the stream, check one response, then send requests from all clients."""
     outcome = Outcome()
     with Connection(server.host, server.port) as connection:
         _fill(connection)
-        length = _look(connection, outcome)
+        length = _check_one(connection, outcome)
     waits: list[float] = []
     right = 0
 
     def requests() -> Iterator[bytes]:
         for _ in range(sizes.bootstraps):
-            request = make_request("GET", f"{STREAM}/bootstrap", below="/")
+            request = make_request("GET", f"{STREAM}/bootstrap", root="/")
             yield request[:-4] + _SENT + str(time.perf_counter_ns()).encode() + b"\r\n\r\n"
 
-    def answered(request: bytes, status: int, head: bytes, body_bytes: int) -> None:
+    def on_response(request: bytes, status: int, head: bytes, body_bytes: int) -> None:
         nonlocal right
         sent = int(request.partition(_SENT)[2].split(b"\r", 1)[0])
         waits.append((time.perf_counter_ns() - sent) / 1e6)
@@ -62,7 +62,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
 
     with PeakMemory(server.pid) as peak:
         clients = sizes.bootstrap_clients
-        seconds = run_requests(server.host, server.port, clients, requests(), answered)
+        seconds = run_requests(server.host, server.port, clients, requests(), on_response)
     waits.sort()
     outcome.checks.append(exactly("whole bootstraps", sizes.bootstraps, right))
     outcome.metrics |= {
@@ -80,34 +80,34 @@ def _message(number: int) -> bytes:
 
 
 def _fill(connection: Connection) -> None:
-    connection.expect(201, make_request("PUT", BUCKET, below="/"))
-    connection.expect(201, make_request("PUT", STREAM, content_type=CONTENT_TYPE, below="/"))
+    connection.expect(201, make_request("PUT", BUCKET, root="/"))
+    connection.expect(201, make_request("PUT", STREAM, content_type=CONTENT_TYPE, root="/"))
     middle = tail = ""
     for number in range(MESSAGES):
         if number == MESSAGES // 2:
             middle = tail
         body = _message(number)
-        request = make_request("POST", STREAM, content_type=CONTENT_TYPE, body=body, below="/")
+        request = make_request("POST", STREAM, content_type=CONTENT_TYPE, body=body, root="/")
         tail = connection.expect(204, request).headers["stream-next-offset"]
     where = f"{STREAM}/snapshot/{middle}"
-    connection.expect(204, make_request("PUT", where, body=SNAPSHOT, below="/"))
+    connection.expect(204, make_request("PUT", where, body=SNAPSHOT, root="/"))
 
 
-def _look(connection: Connection, outcome: Outcome) -> int:
-    """Compare one answer with what was stored; its length."""
+def _check_one(connection: Connection, outcome: Outcome) -> int:
+    """Compare one response with what was stored; its length."""
     body = bytearray()
-    request = make_request("GET", f"{STREAM}/bootstrap", below="/")
-    answer = connection.expect(200, request, body.extend)
-    head = f"Content-Type: {answer.headers['content-type']}\r\n\r\n".encode()
+    request = make_request("GET", f"{STREAM}/bootstrap", root="/")
+    response = connection.expect(200, request, body.extend)
+    head = f"Content-Type: {response.headers['content-type']}\r\n\r\n".encode()
     parsed: Message = BytesParser(policy=email.policy.HTTP).parsebytes(head + bytes(body))
     parts = [part.get_payload(decode=True) for part in parsed.walk() if not part.is_multipart()]
     expected = [SNAPSHOT, *(_message(number) for number in range(MESSAGES // 2, MESSAGES))]
     same = sum(one == other for one, other in zip(parts, expected, strict=True))
     outcome.checks.append(exactly("parts that are as stored", len(expected), same))
-    return answer.body_bytes
+    return response.body_bytes
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="bootstrap",
     question="How long do 100 clients wait that bootstrap from one stream at once?",
     run=run,

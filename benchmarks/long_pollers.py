@@ -1,11 +1,11 @@
-"""Many long-poll readers of one stream in a process of their own.
+"""Many long-poll readers of one stream, in their own process.
 
-    python -m benchmarks.pollers HOST PORT PATH COUNT
+    python -m benchmarks.long_pollers HOST PORT PATH COUNT
 
-Each reads on from the tail, with the offset and the cursor of its last answer,
-until it has the message that says ``last``. Prints ``ready`` when all of them
-are connected and have the tail, and in the end one JSON line. A message counts
-as received when the whole answer that has it is there.
+Each reads on from the tail, with the offset and the cursor of its last response,
+until it receives the message ``last``. Prints ``ready`` when all are connected
+and have the tail, and at the end one JSON line. A message counts as received
+when its whole response has arrived.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import uvloop
 from benchmarks.blocking import Connection, make_request, parse_head
 from benchmarks.machine import allow_many_files
 
-AT_ONCE = 50
+CONNECTING_MAX = 50
 _MARK = re.compile(rb"@(\d{8}) (\d{20});")
 LAST = b"last"
 
 
 class Results:
-    """What all readers saw."""
+    """The counters of all readers."""
 
     def __init__(self) -> None:
         self.delays_ms: list[float] = []
@@ -52,7 +52,7 @@ class Poller:
         self._reader, self._writer = await asyncio.open_connection(*self._address)
 
     async def follow(self) -> None:
-        """Poll until the last message is here."""
+        """Poll until the last message has arrived."""
         while True:
             query = f"live=long-poll&offset={self._offset}"
             if self._cursor:
@@ -63,7 +63,7 @@ class Poller:
             statuses = self._results.statuses
             statuses[status] = statuses.get(status, 0) + 1
             if status not in (200, 204):
-                raise SystemExit(f"a reader was refused: {status} {body!r}")
+                raise SystemExit(f"a reader was rejected: {status} {body!r}")
             self._offset = headers["stream-next-offset"]
             self._cursor = headers.get("stream-cursor", "")
             self._take(body)
@@ -81,14 +81,16 @@ class Poller:
 
 
 async def run(host: str, port: int, path: str, count: int) -> Results:
-    """Connect all, a few at a time, and follow."""
+    """Connect all readers, some at a time, and follow."""
     with Connection(host, port) as connection:
         tail = connection.expect(200, make_request("GET", f"{path}?offset=now"))
     results = Results()
     offset = tail.headers["stream-next-offset"]
     pollers = [Poller(host, port, path, offset, results) for _ in range(count)]
-    for first in range(0, count, AT_ONCE):
-        await asyncio.gather(*(poller.connect() for poller in pollers[first : first + AT_ONCE]))
+    for first in range(0, count, CONNECTING_MAX):
+        await asyncio.gather(
+            *(poller.connect() for poller in pollers[first : first + CONNECTING_MAX])
+        )
     following = [asyncio.ensure_future(poller.follow()) for poller in pollers]
     await asyncio.sleep(0)
     print("ready", flush=True)
@@ -97,7 +99,7 @@ async def run(host: str, port: int, path: str, count: int) -> Results:
 
 
 def main() -> None:
-    """Follow a stream with many readers and print what they saw."""
+    """Follow a stream with many readers and print the result."""
     host, port, path, count = sys.argv[1:5]
     allow_many_files()
     results = uvloop.run(run(host, int(port), path, int(count)))

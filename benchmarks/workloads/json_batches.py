@@ -1,7 +1,7 @@
 """How many JSON messages per second can one writer append in batches?
 
 One connection posts arrays of 1,000 messages of 190 bytes each and waits for
-each answer. The server has to check and split every array.
+each response. The server has to check and split every array.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.model import (
     Server,
     Sizes,
     TimesBetter,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -45,7 +45,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
     )
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="json_batches",
     question="How many JSON messages per second can one writer append in batches?",
     run=run,

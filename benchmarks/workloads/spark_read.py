@@ -1,9 +1,9 @@
-"""How fast does Spark read streams, beside the same data as files of JSON lines?
+"""How fast does Spark read streams, compared with files of JSON lines?
 
 Rows of 230 bytes, all in one stream, and spread over many. The goal compares messages as they are,
-all columns, with `spark.read.json(files)` as it is usually called, which looks at the data for its
-schema first. Beside them: the files with a schema given, the value alone, and the messages typed by
-that schema. The time counts from `load`. Every read has to bring as many rows as were written.
+all columns, with `spark.read.json(files)` as it is usually called, which infers the schema first.
+Further rows: the files with a schema given, the value alone, and the messages typed by that schema.
+The time counts from `load`. Every read must return as many rows as were written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.model import (
     Row,
     Server,
     Sizes,
-    Work,
+    Workload,
     exactly,
 )
 
@@ -35,7 +35,7 @@ FILES = 8
 
 
 def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
-    """Write, read in every way, count."""
+    """Write, read in every variant, count."""
     outcome = Outcome()
     total = sizes.spark_messages
     spark_data.make_bucket(server)
@@ -44,12 +44,12 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
     spark_data.make_streams(server, _many(sizes.spark_streams, each))
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-json-") as directory:
         write_files(Path(directory), total)
-        ways = _ways(server, directory)
-        for name, way in ways.items():
+        variants = _variants(server, directory)
+        for name, variant in variants.items():
             rows = each * sizes.spark_streams if name == "many" else total
-            # Which also warms up what the measured run needs.
-            outcome.checks.append(exactly(f"rows, {name}", rows, way().count()))
-            seconds = spark_data.spent(way)
+            # The count is also the warm-up.
+            outcome.checks.append(exactly(f"rows, {name}", rows, variant().count()))
+            seconds = spark_data.spent(variant)
             outcome.metrics[f"{name}_per_s"] = rows / seconds
             outcome.metrics[f"{name}_mb_s"] = rows * len(spark_data.message(0)) / seconds / 1e6
             progress(f"{name}: {rows / seconds:,.0f} rows/s")
@@ -59,7 +59,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
     return outcome
 
 
-def _ways(server: Server, directory: str) -> dict[str, Callable[[], DataFrame]]:
+def _variants(server: Server, directory: str) -> dict[str, Callable[[], DataFrame]]:
     read = spark_data.session().read
     return {
         "files": lambda: read.json(directory),
@@ -90,9 +90,9 @@ def write_files(directory: Path, total: int) -> None:
             file.writelines(spark_data.message(number) + b"\n" for number in numbers)
 
 
-WORK = Work(
+WORKLOAD = Workload(
     name="spark_read",
-    question="How fast does Spark read streams, beside the same data as files?",
+    question="How fast does Spark read streams, compared with files?",
     run=run,
     rows=(
         Row("files_per_s", "spark.read.json of files", "/s", True),
