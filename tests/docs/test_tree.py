@@ -33,8 +33,8 @@ def test_every_path_exists(page: str) -> None:
     assert len(paths) > 60
     unknown = []
     for parent, path in paths:
-        places = [PACKAGE / path, REPO_ROOT / path, PACKAGE / parent / path]
-        if not any(place.exists() for place in places):
+        candidates = [PACKAGE / path, REPO_ROOT / path, PACKAGE / parent / path]
+        if not any(candidate.exists() for candidate in candidates):
             unknown.append(f"{parent} {path}".strip())
     assert unknown == []
 
