@@ -1,9 +1,9 @@
 """
-README and docs say what is there, all of it, and each example in them runs.
+README and docs are complete and true, and every example in them runs.
 
-Goal: a reader never meets a setting, a header, an error code or a command that the docs do not
-have, or that does not do what they say. Method: compare the docs with the tables that the code
-itself uses, and run every example as it stands, but for the port.
+Goal: every setting, header, error code and command is documented, and does what the docs say.
+Method: compare the docs with the tables that the code itself uses, and run every example
+unchanged, except for the port.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def examples(name: str) -> list[tuple[str, str]]:
 
 
 def refusals() -> set[type[Refusal]]:
-    """Every class of error, wherever in the package it is defined."""
+    """All refusals that the package defines."""
     for module in pkgutil.walk_packages(tailrace.__path__, "tailrace."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
@@ -65,8 +65,8 @@ def refusals() -> set[type[Refusal]]:
     }
 
 
-def server_below(session: int) -> int:
-    """The process id of the server in a session, which make and its shell share."""
+def server_of_session(session: int) -> int:
+    """The process id of the server in the session of `make`."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and os.getsid(int(entry.name)) == session:
             command = (entry / "cmdline").read_bytes().split(b"\0")
@@ -82,23 +82,28 @@ RUNNERS = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, 
     ("page", "languages"),
     [
         ("README.md", {"sh", "python"}),
-        ("docs/guides/snapshots.md", {"sh", "python"}),
-        ("docs/guides/client.md", {"python"}),
-        ("docs/guides/producers.md", {"python"}),
-        ("docs/guides/tailing.md", {"python"}),
-        ("docs/guides/limits.md", {"sh"}),
-        ("docs/operations.md", {"sh"}),
-        pytest.param("docs/guides/spark.md", {"sh", "python"}, marks=pytest.mark.timeout(400)),
+        pytest.param("docs/guides/snapshots.md", {"sh", "python"}, marks=pytest.mark.slow),
+        pytest.param("docs/guides/client.md", {"python"}, marks=pytest.mark.slow),
+        pytest.param("docs/guides/producers.md", {"python"}, marks=pytest.mark.slow),
+        pytest.param("docs/guides/tailing.md", {"python"}, marks=pytest.mark.slow),
+        pytest.param("docs/guides/limits.md", {"sh"}, marks=pytest.mark.slow),
+        pytest.param("docs/operations.md", {"sh"}, marks=pytest.mark.slow),
+        pytest.param(
+            "docs/guides/spark.md",
+            {"sh", "python"},
+            marks=[pytest.mark.slow, pytest.mark.timeout(400)],
+        ),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_every_example_of_a_page_prints_what_it_says(
+def test_every_example_of_a_page_prints_the_output_shown(
     page: str, languages: set[str], tmp_path: Path
 ) -> None:
-    """In their order, on one server; a block without output after it prints nothing."""
+    """Runs them in order on one server. A block without output after it must print nothing."""
     blocks = examples(page)
-    # What a page leaves behind is not for the checkout; the README is followed in it.
-    place = REPO_ROOT if page == "README.md" else tmp_path
-    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    # The README is written for the checkout. Other pages may leave files behind.
+    directory = REPO_ROOT if page == "README.md" else tmp_path
+    search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     run = [index for index, (language, _) in enumerate(blocks) if language in languages]
     assert run, "the page has no example"
     with ServerProcess(tmp_path / "data") as server:
@@ -106,8 +111,8 @@ def test_every_example_of_a_page_prints_what_it_says(
             language, text = blocks[index]
             done = subprocess.run(
                 [*RUNNERS[language], text.replace(ADDRESS, f"127.0.0.1:{server.port}")],
-                cwd=place,
-                env={**os.environ, "PATH": programs},
+                cwd=directory,
+                env={**os.environ, "PATH": search_path},
                 capture_output=True,
                 text=True,
                 timeout=180,
@@ -118,8 +123,8 @@ def test_every_example_of_a_page_prints_what_it_says(
             assert done.stdout.strip() == expected.strip(), text
 
 
-def test_the_command_of_the_readme_serves(tmp_path: Path) -> None:
-    """`make serve`, as the README has it, with a free port and a directory of its own."""
+def test_make_serve_of_the_readme_serves(tmp_path: Path) -> None:
+    """`make serve` as in the README, except for the port and the data directory."""
     command, *_ = [text for language, text in examples("README.md") if language == "console"]
     assert command.strip() == "make serve"
     flags = f"--port 0 --log-format json --data-dir {tmp_path / 'data'}"
@@ -136,14 +141,14 @@ def test_the_command_of_the_readme_serves(tmp_path: Path) -> None:
             for line in process.stderr:
                 event = json.loads(line)
                 if event["event"] == "listening":
-                    os.kill(server_below(process.pid), signal.SIGTERM)
+                    os.kill(server_of_session(process.pid), signal.SIGTERM)
             assert process.wait(60) == 0
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
 
 
-def test_the_python_example_of_the_readme_serves_streams(tmp_path: Path) -> None:
+def test_the_asgi_example_of_the_readme_serves_streams(tmp_path: Path) -> None:
     (code,) = [text for _, text in examples("README.md") if "FastAPI" in text]
     (tmp_path / "readme_app.py").write_text(code)
     check = """
@@ -188,7 +193,7 @@ def test_the_settings_file_example_loads(tmp_path: Path) -> None:
     assert settings.ttl == "sliding"
 
 
-def test_the_error_example_is_a_real_error() -> None:
+def test_the_error_example_is_the_body_of_that_error() -> None:
     (text,) = [text for language, text in examples("docs/errors.md") if language == "json"]
     example = json.loads(text)
     (refusal,) = [item for item in refusals() if item.code == example["code"]]
@@ -245,7 +250,7 @@ def test_every_header_is_documented() -> None:
         assert f"`{name}" in page, name
 
 
-def test_the_tests_that_the_default_ttl_fails_are_named() -> None:
+def test_the_tests_that_fail_with_the_default_ttl_are_listed() -> None:
     page = doc("docs/conformance.md")
     group = "TTL Expiration Behavior "
     for name in SLIDING_TESTS:
@@ -253,18 +258,18 @@ def test_the_tests_that_the_default_ttl_fails_are_named() -> None:
     assert f"{SUITE_TESTS} of {SUITE_TESTS}" in page
 
 
-def test_the_api_reference_is_that_of_the_docstrings() -> None:
+def test_the_api_reference_is_generated_from_the_docstrings() -> None:
     """`make docs` writes it."""
     assert doc("docs/api.md") == api_reference.page()
 
 
-def test_the_options_of_spark_are_those_of_the_code() -> None:
-    """`make docs` writes them."""
+def test_the_table_of_spark_options_is_generated_from_the_code() -> None:
+    """`make docs` writes it."""
     page = doc("docs/spark.md")
     assert page == options_table.page(page)
 
 
-def test_every_column_of_spark_is_documented() -> None:
+def test_every_spark_column_is_documented() -> None:
     page = doc("docs/spark.md")
     assert [name for name in (*COLUMNS, SNAPSHOT) if f"`{name}`" not in page] == []
 
@@ -279,21 +284,45 @@ def test_every_error_of_the_client_is_in_its_guide() -> None:
     assert [name for name in errors.__all__ if name != "refusal" and f"`{name}`" not in guide] == []
 
 
-def test_every_decision_is_linked() -> None:
-    pages = "".join(doc(str(page.relative_to(REPO_ROOT))) for page in DOCS)
-    for decision in (REPO_ROOT / "docs" / "decisions").glob("*.md"):
-        assert f"decisions/{decision.name}" in pages, decision.name
+def test_every_decision_has_a_title_a_status_and_a_row_in_the_index() -> None:
+    directory = REPO_ROOT / "docs" / "decisions"
+    index = (directory / "README.md").read_text()
+    pages = "".join(page.read_text() for page in DOCS)
+    decisions = sorted(directory.glob("0*.md"))
+    for at, decision in enumerate(decisions, start=1):
+        head = re.match(
+            r"# (\d{4}): (.+)\n\nStatus: (accepted|superseded by \d{4}), (\d{4}-\d\d-\d\d)",
+            decision.read_text(),
+        )
+        assert head, decision.name
+        number, title, status, date = head.groups()
+        assert decision.name.startswith(f"{at:04d}-") and number == f"{at:04d}"
+        assert f"| [{number}]({decision.name}) | {title} | {status} | {date} |" in index
+        assert f"decisions/{decision.name}" in pages, f"no page links {decision.name}"
+    assert index.count("\n| [") == len(decisions)
 
 
-@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(REPO_ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
-        if not target.startswith(("http://", "https://")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = _FENCE.sub("", page.read_text())
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", item.lower()).replace(" ", "-") for item in headings}
 
 
-def test_the_storage_layout_in_the_docs_is_that_of_the_code() -> None:
-    """The offsets of the record's fixed part, field by field."""
+def test_every_link_leads_to_a_file_and_a_heading() -> None:
+    broken = []
+    for page in DOCS:
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text()):
+            if target.startswith(("http://", "https://")):
+                continue
+            file = page.parent / target if target else page
+            if not file.exists() or (anchor and anchor not in anchors(file)):
+                broken.append(f"{page.relative_to(REPO_ROOT)}: {target}#{anchor}")
+    assert broken == []
+
+
+def test_the_documented_record_layout_matches_the_codec() -> None:
+    """Offset and size of each field of the fixed part of a record."""
     import struct
 
     from tailrace.engine.codec import HEAD

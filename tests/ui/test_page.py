@@ -35,7 +35,7 @@ class TestWriting:
 
         ui.button("New stream").click()
         ui.dialog().get_by_label("Name").fill("first stream")
-        ui.dialog().get_by_label("Lives for (seconds)").fill("3600")
+        ui.dialog().get_by_label("Time to live (seconds)").fill("3600")
         ui.button("Create stream").click()
         expect(page.get_by_role("heading", name="first stream")).to_be_visible()
         assert page.url.endswith("#/b/story-bucket/first%20stream")
@@ -96,7 +96,7 @@ class TestWriting:
         bucket = ui.bucket()
         page = ui.open(ui.stream(bucket, content_type="application/octet-stream"))
         for encoding, text in (("hex", "00 ff 80"), ("base64", "AP+A"), ("text", "é")):
-            page.get_by_label("What the text is").select_option(encoding)
+            page.get_by_label("Input format").select_option(encoding)
             page.get_by_label("Message to append").fill(text)
             ui.button("Append").click()
             expect(page.get_by_label("Message to append")).to_have_value("")
@@ -181,7 +181,7 @@ class TestLive:
         expect(ui.messages()).to_have_count(1)
         ui.watched.expected = ("console: Failed to load resource",)
         assert ui.api.request("DELETE", f"/{bucket}/s").status == 204
-        expect(page.get_by_role("alert")).to_contain_text("This stream is gone")
+        expect(page.get_by_role("alert")).to_contain_text("This stream no longer exists")
         expect(ui.messages()).to_have_count(1)
 
     @pytest.mark.slow
@@ -278,7 +278,7 @@ class TestNavigation:
     def test_a_stream_or_bucket_that_does_not_exist(self, ui: Ui) -> None:
         ui.watched.expected = ("console: Failed to load resource",)
         page = ui.open(f"#/b/{ui.bucket()}/nothing")
-        expect(page.locator("main")).to_contain_text("There is no such stream")
+        expect(page.locator("main")).to_contain_text("Stream not found")
         page.get_by_role("link", name="Back to the list").click()
         expect(page.locator(".streams")).to_contain_text("No streams yet")
         ui.open("#/b/no-such-bucket")
@@ -509,14 +509,14 @@ class TestMountsAndTokens:
                 page = ui.open(f"#/b/{name}")
                 page.reload()
                 alert = page.locator("main [role=alert]")
-                expect(alert).to_contain_text("No such name")
+                expect(alert).to_contain_text("Invalid name")
                 ui.button("Try again", alert).click()
-                expect(alert).to_contain_text("No such name")
+                expect(alert).to_contain_text("Invalid name")
                 # Actions of the view are refused as well.
                 ui.button("New stream").click()
                 ui.dialog().get_by_label("Name").fill("streams")
                 ui.button("Create stream").click()
-                expect(ui.dialog().get_by_role("alert")).to_contain_text("Nothing can be called so")
+                expect(ui.dialog().get_by_role("alert")).to_contain_text("cannot be empty")
                 page.keyboard.press("Escape")
             assert len(seen) > 8
             assert [url for url in seen if not url.startswith(f"{server.url}/-/")] == []
@@ -563,7 +563,7 @@ class TestMountsAndTokens:
             expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
             page.get_by_label("Token").fill("no-token")
             page.keyboard.press("Enter")
-            expect(page.locator("main")).to_contain_text("The server did not take this token.")
+            expect(page.locator("main")).to_contain_text("The server rejected this token.")
             page.get_by_label("Token").fill(reader)
             ui.button("Sign in").click()
             expect(ui.messages()).to_have_count(1)

@@ -21,8 +21,8 @@ ROW = re.compile(r"^\| `(tailrace_\w+)` \| (\w+) \|([^|]*)\| (.+) \|$", re.MULTI
 NAME = re.compile(r"\b(?:tailrace|process|python)_\w+")
 PARTS = ("_bucket", "_sum", "_count")
 PANELS = {
-    "Appends a second", "Bytes a second", "Append latency", "Fsync time", "Live readers",
-    "Refused a second", "Stored",
+    "Appends per second", "Bytes per second", "Append latency", "Fsync time", "Live readers",
+    "Refused per second", "Stored",
 }  # fmt: skip
 
 

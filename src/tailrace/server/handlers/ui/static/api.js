@@ -1,6 +1,5 @@
-// The public HTTP API, and nothing else. Everything is relative to where this page lies, so that it
-// works wherever the server is mounted. A token is kept in this tab only, and sent in a header: it
-// never becomes part of a URL.
+// The public HTTP API. URLs are relative to this page, so that it works wherever the server is
+// mounted. A token is kept in this tab only and sent in a header: it never becomes part of a URL.
 
 const TOKEN = "tailrace-token";
 const ROOT = new URL("../../", location.href.split("#")[0]);
@@ -18,17 +17,17 @@ export const token = {
   clear: () => sessionStorage.removeItem(TOKEN),
 };
 
-async function refused(response) {
-  let told = {};
+async function problemOf(response) {
+  let body = {};
   try {
-    told = await response.json();
+    body = await response.json();
   } catch {
-    /* not ours: a proxy's, perhaps */
+    /* not problem+json: a proxy's response, for example */
   }
   const title =
-    typeof told.title === "string" ? told.title : `${response.status} ${response.statusText}`;
-  const detail = typeof told.detail === "string" ? told.detail : "The server said nothing more.";
-  return new Problem(response.status, title, detail, String(told.code ?? ""));
+    typeof body.title === "string" ? body.title : `${response.status} ${response.statusText}`;
+  const detail = typeof body.detail === "string" ? body.detail : "The server gave no details.";
+  return new Problem(response.status, title, detail, String(body.code ?? ""));
 }
 
 export async function call(method, path, { headers = {}, body, signal } = {}) {
@@ -54,8 +53,8 @@ export async function call(method, path, { headers = {}, body, signal } = {}) {
     );
   }
   if (response.ok) return response;
-  const problem = await refused(response);
-  // Nobody in particular may not do this: somebody may.
+  const problem = await problemOf(response);
+  // Denied to anonymous requests: a token may be allowed.
   if (problem.status === 403 && !token.get()) problem.status = 401;
   throw problem;
 }
@@ -63,10 +62,10 @@ export async function call(method, path, { headers = {}, body, signal } = {}) {
 const json = async (path, options) => (await call("GET", path, options)).json();
 
 function query(values) {
-  const said = Object.entries(values).filter(
+  const given = Object.entries(values).filter(
     ([, value]) => value !== "" && value !== undefined && value !== null,
   );
-  return new URLSearchParams(said).toString();
+  return new URLSearchParams(given).toString();
 }
 
 export const listBuckets = (prefix, after, limit, signal) =>
@@ -80,22 +79,22 @@ export function listStreams(bucket, prefix, after, limit, signal) {
   return json(`${where}?${query({ prefix, after, limit })}`, { signal });
 }
 
-// A link to the page is made by others, too, and what goes along with a request is our token. A
-// URL with one of these in it is of another place: of another stream, or outside of this mount.
-const NOWHERE = ["", ".", ".."];
+// Names come from links that anyone can make, and requests carry the token. A segment such as ".."
+// would lead to another stream, or outside of this mount.
+const INVALID_SEGMENTS = ["", ".", ".."];
 
 function segment(text) {
-  if (NOWHERE.includes(text)) {
-    throw new Problem(0, "No such name", "Nothing can be called so: it is empty, “.” or “..”.");
+  if (INVALID_SEGMENTS.includes(text)) {
+    throw new Problem(0, "Invalid name", "A name cannot be empty, “.” or “..”.");
   }
   try {
     return encodeURIComponent(text);
   } catch {
-    throw new Problem(0, "No such name", "It holds half of a character.");
+    throw new Problem(0, "Invalid name", "It has an unpaired surrogate.");
   }
 }
 
-// One stream: of a bucket, or of the base surface, where `bucket` is null.
+// One stream. `bucket` is null on the base surface.
 export class Stream {
   constructor(bucket, id) {
     this.bucket = bucket;
@@ -108,12 +107,12 @@ export class Stream {
       : `${segment(this.bucket)}/${segment(this.id)}`;
   }
 
-  get named() {
+  get reference() {
     return this.bucket === null ? { path: this.id } : { bucket: this.bucket, stream: this.id };
   }
 
   about(after, signal) {
-    return json(`-/about?${query({ ...this.named, after, limit: 100 })}`, { signal });
+    return json(`-/about?${query({ ...this.reference, after, limit: 100 })}`, { signal });
   }
 
   create(type, ttl) {
@@ -147,22 +146,22 @@ export class Stream {
     );
   }
 
-  // The offsets of messages, by their numbers.
+  // Resolves message numbers to offsets.
   async offsets(numbers, signal) {
-    const places = numbers.map((message) => ({ ...this.named, message }));
+    const places = numbers.map((message) => ({ ...this.reference, message }));
     const options = {
       body: JSON.stringify({ places }),
       headers: { "Content-Type": "application/json" },
       signal,
     };
-    const answer = await (await call("POST", "-/offsets", options)).json();
-    return answer.places.map(({ offset, error }) => {
+    const result = await (await call("POST", "-/offsets", options)).json();
+    return result.places.map(({ offset, error }) => {
       if (error) throw new Problem(error.status, "Not found", error.detail, error.code);
       return offset;
     });
   }
 
-  // Everything from one offset to another, in the pieces that the server gives it out in.
+  // Reads from one offset to another, in chunks as the server sends them.
   async *read(from, until, signal) {
     let offset = from;
     while (offset !== until) {
@@ -174,7 +173,7 @@ export class Stream {
     }
   }
 
-  // An event stream from an offset on, by `fetch`: `EventSource` cannot send a token in a header.
+  // Follows by SSE over `fetch`, because `EventSource` cannot send a token in a header.
   live(offset, signal) {
     return call("GET", `${this.path}?${query({ offset, live: "sse" })}`, {
       headers: { Accept: "text/event-stream" },
@@ -183,7 +182,7 @@ export class Stream {
   }
 }
 
-export const place = (offset) => ({
+export const parseOffset = (offset) => ({
   message: Number(offset.slice(0, 16)),
   byte: Number(offset.slice(17)),
 });

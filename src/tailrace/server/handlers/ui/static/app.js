@@ -1,4 +1,4 @@
-// The page: which view is shown, who looks at it, and in which colours.
+// The entry point: the current view, signing in, and the theme.
 
 import { token } from "./api.js";
 import { dashboard } from "./dashboard.js";
@@ -23,14 +23,14 @@ const sidebar = new Sidebar(byId("sidebar"), {
 });
 let current = null;
 
-// -- where one is ---------------------------------------------------------------------------------
+// -- navigation -----------------------------------------------------------------------------------
 
 function view(route, signal) {
   if (route.view === "list") {
     return streamList({
       ...route,
       signal,
-      onBucketGone: () => {
+      onBucketDeleted: () => {
         location.hash = "#/";
         sidebar.load();
       },
@@ -70,12 +70,12 @@ function render() {
 
 addEventListener("hashchange", (event) => {
   render();
-  // Where one was has gone: what reads the page aloud begins at the new view.
+  // The focused element was removed: move focus so that screen readers start at the new view.
   if (event.isTrusted) main.focus({ preventScroll: true });
 });
 
 byId("skip").addEventListener("click", (event) => {
-  // The hash is the address of a view here.
+  // A link to #main would change the hash, which selects the view.
   event.preventDefault();
   main.focus();
 });
@@ -88,16 +88,16 @@ addEventListener("keydown", (event) => {
   }
 });
 
-// -- who looks at it ------------------------------------------------------------------------------
+// -- signing in -----------------------------------------------------------------------------------
 
 function signIn(error) {
-  // What the page asks for is refused all at once: the first says it, and what is typed stays.
+  // Several requests are rejected together: only the first shows the form, so typed text stays.
   if (layout.dataset.view === "sign-in") return;
   current?.abort();
   sidebar.clear();
   layout.dataset.view = "sign-in";
   const input = el("input", { type: "password", autocomplete: "off", spellcheck: "false" });
-  const refused = token.get() !== "";
+  const rejected = token.get() !== "";
   token.clear();
   showSignedIn();
   replace(
@@ -117,7 +117,7 @@ function signIn(error) {
       el(
         "p",
         null,
-        refused ? "The server did not take this token." : "This server asks who you are.",
+        rejected ? "The server rejected this token." : "This server requires a token.",
       ),
       el("p", { class: "hint" }, error.detail),
       field("Token", input, "Kept in this tab only, until it is closed or you sign out."),
@@ -140,7 +140,7 @@ byId("sign-out").addEventListener("click", () => {
   start();
 });
 
-// -- colours --------------------------------------------------------------------------------------
+// -- theme ----------------------------------------------------------------------------------------
 
 function setTheme(theme) {
   if (theme === "auto") delete document.documentElement.dataset.theme;

@@ -1,4 +1,4 @@
-// A line over time, drawn by hand: a chart here is a few paths, and no library has to be trusted.
+// A line chart over time, in SVG and without a library.
 
 import { el, replace, svg } from "./dom.js";
 
@@ -6,7 +6,7 @@ const WIDTH = 600;
 const HEIGHT = 140;
 const POINTS_MIN = 20;
 
-// The next number above that is easy to read: 1, 2 or 5 and zeros; of bytes a power of two.
+// The upper end of the axis: 1, 2 or 5 times a power of ten; for bytes a power of two.
 function ceiling(value, binary) {
   if (!(value > 0)) return 1;
   if (binary) return 2 ** Math.ceil(Math.log2(value));
@@ -15,7 +15,7 @@ function ceiling(value, binary) {
 }
 
 export class Chart {
-  // `lines`: their names; `format`: a value as text; `points`: how many are kept.
+  // `lines`: the names of the lines; `format`: formats a value; `points`: how many are kept.
   constructor(title, lines, format, { points, binary = false }) {
     Object.assign(this, { lines, format, points, binary });
     this.values = lines.map(() => []);
@@ -44,7 +44,7 @@ export class Chart {
     this.draw();
   }
 
-  // A value for each line; null where there is none.
+  // Adds a value to each line; null leaves a gap.
   add(...values) {
     this.values.forEach((line, at) => {
       line.push(values[at] ?? null);
@@ -58,7 +58,7 @@ export class Chart {
       Math.max(0, ...this.values.flat().filter((value) => value !== null)),
       this.binary,
     );
-    // Few points are drawn wide apart: a new page is not an empty one.
+    // A few points are spread over the width, so that a new chart does not look empty.
     const across = Math.max(POINTS_MIN, this.values[0].length) - 1;
     const x = (at, length) => WIDTH - ((length - 1 - at) * WIDTH) / across;
     const y = (value) => HEIGHT - (value / most) * (HEIGHT - 4) - 1;

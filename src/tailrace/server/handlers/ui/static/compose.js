@@ -1,7 +1,7 @@
-// The box that appends. What is typed is sent as it stands, byte by byte, once it has been checked.
+// The form that appends a message. The text is checked, then sent unchanged, byte for byte.
 
 import { el, replace } from "./dom.js";
-import { mistake } from "./json.js";
+import { jsonError } from "./json.js";
 
 const FORMS = { json: "JSON", text: "Text", base64: "Base64", hex: "Hex" };
 
@@ -22,12 +22,12 @@ function fromBase64(text) {
   }
 }
 
-// The bytes that are meant; throws what is wrong with the text.
+// Encodes the text as bytes. Throws an error that says what is wrong with the text.
 export function encode(text, form) {
   if (form === "hex") return fromHex(text);
   if (form === "base64") return fromBase64(text);
   if (form === "json") {
-    const wrong = mistake(text);
+    const wrong = jsonError(text);
     if (wrong) throw new Error(`Not JSON: ${wrong}`);
   }
   return new TextEncoder().encode(text);
@@ -37,7 +37,7 @@ export function compose({ isJson, isText, append }) {
   const forms = isJson ? ["json"] : ["text", "json", "base64", "hex"];
   const select = el(
     "select",
-    { "aria-label": "What the text is" },
+    { "aria-label": "Input format" },
     forms.map((form) => el("option", { value: form }, FORMS[form])),
   );
   select.value = isJson ? "json" : isText ? "text" : "hex";
@@ -53,10 +53,10 @@ export function compose({ isJson, isText, append }) {
     note.textContent = text;
     note.className = bad ? "hint wrong" : "hint";
   };
-  const usual = isJson
+  const help = isJson
     ? "An array appends its elements, one message each. Ctrl+Enter sends."
     : "Ctrl+Enter sends.";
-  say(usual);
+  say(help);
   let sending = false;
 
   async function send(event) {
@@ -65,7 +65,7 @@ export function compose({ isJson, isText, append }) {
     let body;
     try {
       body = encode(box.value, select.value);
-      if (!body.length) throw new Error("There is nothing to append.");
+      if (!body.length) throw new Error("Nothing to append.");
     } catch (error) {
       say(error.message, true);
       box.focus();
@@ -87,7 +87,7 @@ export function compose({ isJson, isText, append }) {
   box.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send(event);
   });
-  box.addEventListener("input", () => say(usual));
+  box.addEventListener("input", () => say(help));
   const form = el(
     "form",
     { class: "card compose", "aria-label": "Append", onsubmit: send },

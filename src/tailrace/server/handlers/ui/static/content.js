@@ -1,8 +1,8 @@
-// What a message holds, shown as JSON, text or bytes. All of it is untrusted: it becomes text nodes.
+// Shows a message as JSON, text or bytes. Content is untrusted: it only becomes text nodes.
 
 import { el, replace } from "./dom.js";
 import { bytes, count, visible } from "./format.js";
-import { mistake, pretty } from "./json.js";
+import { jsonError, pretty } from "./json.js";
 
 const CUT = 4_000;
 const ALL = 1 << 20;
@@ -13,7 +13,7 @@ export const VIEWS = ["auto", "json", "text", "hex"];
 
 const encoder = new TextEncoder();
 
-// A message from bytes, or from text that is known to be some.
+// The content of a message, from bytes or from text.
 export class Content {
   #bytes;
   #text;
@@ -28,7 +28,7 @@ export class Content {
     return this.#bytes;
   }
 
-  // As text; null if it is none.
+  // The content as text, or null if it is not UTF-8.
   get text() {
     if (this.#text === undefined) {
       try {
@@ -41,7 +41,7 @@ export class Content {
   }
 }
 
-// More than a few control characters: bytes that happen to be UTF-8.
+// Bytes that happen to be UTF-8 have more than a few control characters.
 function readable(text) {
   const sample = text.slice(0, 2_000);
   let odd = 0;
@@ -55,7 +55,7 @@ function readable(text) {
 
 function chosen(content, view, isJson) {
   if (view === "hex" || content.text === null) return "hex";
-  if (view === "json") return mistake(content.text) === null ? "json" : "text";
+  if (view === "json") return jsonError(content.text) === null ? "json" : "text";
   if (view === "text") return "text";
   if (isJson) return "json";
   return readable(content.text) ? "text" : "hex";
@@ -77,7 +77,7 @@ function hexRows(data, most) {
   return rows.join("\n");
 }
 
-// Pairs are not torn: half a character is none.
+// Does not split a surrogate pair.
 function cut(text, most) {
   const end =
     text.charCodeAt(most - 1) >= 0xd800 && text.charCodeAt(most - 1) < 0xdc00 ? most - 1 : most;
@@ -103,7 +103,7 @@ function body(content, how, most) {
   return { nodes, complete: complete && parts.every(([, text]) => text.length <= most) };
 }
 
-// An element that shows it; long ones are cut until somebody asks for more.
+// An element that shows the content. Long content is truncated, with a button to show all.
 export function contentBox(content, view, isJson) {
   const how = chosen(content, view, isJson);
   const box = el("div", { class: "content" });
@@ -129,7 +129,7 @@ export function contentBox(content, view, isJson) {
     const rest =
       !complete &&
       most >= ALL &&
-      el("p", { class: "hint" }, `Cut here: the whole has ${count(size)} bytes.`);
+      el("p", { class: "hint" }, `Truncated: the message has ${count(size)} bytes.`);
     replace(box, note, el("pre", { class: how }, ...nodes), more, rest);
   };
   show(CUT);

@@ -1,4 +1,4 @@
-// The dashboard: what the server does right now, from its metrics, asked for every other second.
+// The dashboard: charts of the server's metrics, polled every two seconds.
 
 import * as api from "./api.js";
 import { Chart } from "./chart.js";
@@ -23,16 +23,16 @@ export function dashboard(signal) {
       points: POINTS,
       binary: true,
     }),
-    requests: new Chart("Requests", ["all", "refused"], (value) => `${short(value)}/s`, {
+    requests: new Chart("Requests", ["all", "errors"], (value) => `${short(value)}/s`, {
       points: POINTS,
     }),
     readers: new Chart("Live readers", ["all", "event streams", "long-polls"], short, {
       points: POINTS,
     }),
-    append: new Chart("Time of an append", ["mean", "99th percentile"], milliseconds, {
+    append: new Chart("Append latency", ["mean", "99th percentile"], milliseconds, {
       points: POINTS,
     }),
-    sync: new Chart("Time of an fsync", ["mean", "99th percentile"], milliseconds, {
+    sync: new Chart("Fsync time", ["mean", "99th percentile"], milliseconds, {
       points: POINTS,
     }),
   };
@@ -44,7 +44,7 @@ export function dashboard(signal) {
       "div",
       { class: "heading" },
       el("h1", null, "Dashboard"),
-      el("p", { class: "hint" }, "The last three minutes, as this page has seen them."),
+      el("p", { class: "hint" }, "The last three minutes, while this page was open."),
     ),
     notice,
     el(
@@ -61,23 +61,23 @@ export function dashboard(signal) {
     charts.readers.add(readers(), readers("sse"), readers("long-poll"));
     if (before !== null) {
       const seconds = (at - before.at) / 1000;
-      // A counter that went back is one of another process: it starts anew.
-      const grown = (name, allow) =>
+      // A counter that decreased belongs to a restarted process.
+      const increase = (name, allow) =>
         Math.max(0, sum(samples, name, allow) - sum(before.samples, name, allow));
-      charts.messages.add(grown("tailrace_appended_messages_total") / seconds);
-      charts.bytes.add(grown("tailrace_appended_bytes_total") / seconds);
+      charts.messages.add(increase("tailrace_appended_messages_total") / seconds);
+      charts.bytes.add(increase("tailrace_appended_bytes_total") / seconds);
       charts.requests.add(
-        grown("tailrace_requests_total") / seconds,
-        grown("tailrace_requests_total", ({ status }) => Number(status) >= 400) / seconds,
+        increase("tailrace_requests_total") / seconds,
+        increase("tailrace_requests_total", ({ status }) => Number(status) >= 400) / seconds,
       );
       for (const [chart, name] of [
         [charts.append, APPEND],
         [charts.sync, SYNC],
       ]) {
-        const times = grown(`${name}_count`);
+        const times = increase(`${name}_count`);
         const p99 = quantile(before.samples, samples, name, 0.99);
         chart.add(
-          times ? (grown(`${name}_sum`) / times) * 1000 : null,
+          times ? (increase(`${name}_sum`) / times) * 1000 : null,
           p99 === null ? null : p99 * 1000,
         );
       }
@@ -98,10 +98,10 @@ export function dashboard(signal) {
         before = null;
         const detail =
           error.status === 403
-            ? "The token may not read /-/metrics: ask for one that has admin rights on it."
+            ? "This token may not read /-/metrics. It needs a grant of admin on that path."
             : error.detail;
         replace(notice, errorBox({ title: error.title, detail }));
-        // To be refused once is enough.
+        // Do not retry a request that was rejected.
         if (error.status >= 400 && error.status < 500) return;
       }
     }

@@ -1,12 +1,12 @@
-// Questions, in real <dialog>s: Escape closes them, focus stays inside and comes back.
+// Modal dialogs. They are <dialog> elements: Escape closes them, and focus returns to the opener.
 
 import { el, errorBox, replace } from "./dom.js";
 import { name, visibleName } from "./format.js";
-import { mistake } from "./json.js";
+import { jsonError } from "./json.js";
 
 let number = 0;
 
-// A labelled field; `hint` says more.
+// A labelled form field with an optional hint.
 export function field(label, input, hint) {
   input.id ||= `field-${(number += 1)}`;
   return el(
@@ -18,8 +18,8 @@ export function field(label, input, hint) {
   );
 }
 
-// Ask, and do `action` if the answer is yes; what it throws is shown, and asked again.
-export function ask({ title, body, label, danger, ready, action }) {
+// A form in a dialog. Submitting runs `action`; an error is shown and the dialog stays open.
+export function formDialog({ title, body, label, danger, ready, action }) {
   const opener = document.activeElement;
   const errors = el("div");
   const submit = el("button", { type: "submit", class: danger ? "danger" : "primary" }, label);
@@ -69,8 +69,8 @@ export function ask({ title, body, label, danger, ready, action }) {
   update();
 }
 
-// Show something that only needs to be looked at.
-export function show(title, ...body) {
+// A dialog that shows content and has one button to close it.
+export function contentDialog(title, ...body) {
   const opener = document.activeElement;
   const heading = el("h2", { id: `dialog-${(number += 1)}` }, title);
   const done = el("button", { type: "button", onclick: () => dialog.close() }, "Done");
@@ -92,24 +92,24 @@ export function show(title, ...body) {
   dialog.showModal();
 }
 
-// What is lost cannot be had back: the name must be typed.
-export function confirmDelete({ what, called, warning, action }) {
-  const shown = visibleName(called);
-  // What cannot be seen cannot be typed: then a word stands for it.
-  const wanted = shown === called ? called : "delete";
+// Deletion cannot be undone, so the name must be typed.
+export function confirmDelete({ what, itemName, warning, action }) {
+  const shown = visibleName(itemName);
+  // A name with invisible characters cannot be typed: ask for a word instead.
+  const wanted = shown === itemName ? itemName : "delete";
   const input = el("input", {
     type: "text",
     autocomplete: "off",
     autocapitalize: "off",
     spellcheck: "false",
   });
-  ask({
+  formDialog({
     title: `Delete this ${what}?`,
     body: [
-      el("p", null, name(called)),
+      el("p", null, name(itemName)),
       el("p", null, warning),
       field(
-        wanted === called ? "Type its name to confirm" : "Type the word delete to confirm",
+        wanted === itemName ? "Type its name to confirm" : "Type the word delete to confirm",
         input,
       ),
     ],
@@ -128,9 +128,9 @@ export function createBucket(action) {
     spellcheck: "false",
     maxlength: "64",
   });
-  ask({
+  formDialog({
     title: "New bucket",
-    body: field("Name", input, "4 to 64 characters out of a–z, 0–9, _ and -."),
+    body: field("Name", input, "4 to 64 characters: a–z, 0–9, _ and -."),
     label: "Create bucket",
     ready: () => input.value.length >= 4,
     action: () => action(input.value),
@@ -162,9 +162,9 @@ export function createStream(inBucket, action) {
     type: "text",
     inputmode: "numeric",
     autocomplete: "off",
-    placeholder: "For ever",
+    placeholder: "No expiry",
   });
-  ask({
+  formDialog({
     title: "New stream",
     body: [
       field(
@@ -178,7 +178,7 @@ export function createStream(inBucket, action) {
         "application/json takes JSON values; every other type takes bytes.",
       ),
       types,
-      field("Lives for (seconds)", ttl, "Empty: until it is deleted."),
+      field("Time to live (seconds)", ttl, "Leave empty for no expiry."),
     ],
     label: "Create stream",
     ready: () => id.value !== "" && type.value !== "" && /^[0-9]*$/.test(ttl.value),
@@ -186,7 +186,7 @@ export function createStream(inBucket, action) {
   });
 }
 
-// A snapshot: up to which message, and what they add up to.
+// Publish a snapshot: the message that it ends before, its type and its content.
 export function publishSnapshot({ earliest, tail, action }) {
   const message = el("input", {
     type: "text",
@@ -202,13 +202,13 @@ export function publishSnapshot({ earliest, tail, action }) {
   });
   const content = el("textarea", { rows: "6", spellcheck: "false" });
   const at = () => (/^[0-9]+$/.test(message.value) ? Number(message.value) : NaN);
-  ask({
+  formDialog({
     title: "Publish a snapshot",
     body: [
       el(
         "p",
         null,
-        "It stands for all messages before it. Those are deleted, and so is the snapshot before it.",
+        "A snapshot replaces all messages before it. They and the previous snapshot are deleted.",
       ),
       field("Before message number", message, `From ${earliest} to ${tail}; ${tail} is the tail.`),
       field("Content type", type),
@@ -219,7 +219,7 @@ export function publishSnapshot({ earliest, tail, action }) {
     ready: () => at() >= earliest && at() <= tail && type.value !== "",
     action: () => {
       const wrong = /^application\/json\b|\+json\b/i.test(type.value)
-        ? mistake(content.value)
+        ? jsonError(content.value)
         : null;
       if (wrong) throw Object.assign(new Error(wrong), { title: "The content is not JSON" });
       return action(at(), content.value, type.value);

@@ -1,5 +1,5 @@
-// Elements from values. Text only ever becomes text: there is no way from here to markup (§10.3),
-// and none of `innerHTML`, `outerHTML`, `insertAdjacentHTML`, `document.write` is used anywhere.
+// Creates elements. Text only becomes text nodes, never markup (§10.3):
+// none of `innerHTML`, `outerHTML`, `insertAdjacentHTML`, `document.write` is used anywhere.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -16,7 +16,7 @@ function fill(node, attributes, children) {
   return node;
 }
 
-// An element; strings among the children become text nodes.
+// Creates an element. Strings among the children become text nodes.
 export function el(tag, attributes, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
@@ -31,12 +31,12 @@ export function replace(node, ...children) {
   );
 }
 
-// Read to those who listen instead of looking, at their own pace.
+// Announces a text to screen readers, politely.
 export function announce(text) {
   document.getElementById("announce").textContent = text;
 }
 
-// What went wrong, as text.
+// Shows an error, with an optional button to retry.
 export function errorBox(error, retry) {
   return el(
     "div",
@@ -61,7 +61,7 @@ export function empty(title, text, ...more) {
   );
 }
 
-// Up, down, home and end move between the links of a list; tab leaves it.
+// Arrow keys, Home and End move between the links of a list; Tab leaves it.
 export function arrowKeys(list, selector) {
   list.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
@@ -74,8 +74,8 @@ export function arrowKeys(list, selector) {
   });
 }
 
-// Call once it is quiet: what is typed is looked for when somebody stops typing.
-export function whenQuiet(milliseconds, action) {
+// Calls `action` once there was no call for this long, for example after typing.
+export function debounce(milliseconds, action) {
   let timer = null;
   return () => {
     clearTimeout(timer);
@@ -83,8 +83,8 @@ export function whenQuiet(milliseconds, action) {
   };
 }
 
-// Call soon, and at most so often, however often it is asked for.
-export function soon(milliseconds, action) {
+// Calls `action` at most once per interval, however often it is requested.
+export function throttle(milliseconds, action) {
   let timer = null;
   return () => {
     timer ??= setTimeout(() => {

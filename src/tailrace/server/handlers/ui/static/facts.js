@@ -1,9 +1,9 @@
-// What is known of a stream. Drawn again only where something changed: whoever stands on a button of
-// it with the keyboard stays there.
+// The properties of a stream. A value is drawn again only when it changed, so that keyboard focus
+// stays on a button inside it.
 
 import * as api from "./api.js";
 import { Content, contentBox } from "./content.js";
-import { show } from "./dialogs.js";
+import { contentDialog } from "./dialogs.js";
 import { el, errorBox, loading, replace } from "./dom.js";
 import { bytes, count, duration, moment, name } from "./format.js";
 
@@ -22,7 +22,7 @@ const TITLES = [
   "Size",
   "Created",
   "Last write",
-  "Lives",
+  "Expires",
   "Snapshot",
   "Tail",
 ];
@@ -34,7 +34,7 @@ export class Facts {
     this.values = new Map(TITLES.map((title) => [title, el("dd")]));
     this.element = el(
       "section",
-      { class: "card", "aria-label": "Facts" },
+      { class: "card", "aria-label": "Properties" },
       el(
         "dl",
         { class: "facts" },
@@ -53,8 +53,8 @@ export class Facts {
   update(about) {
     this.about = about;
     this.updatedAt = performance.now();
-    const tail = api.place(about.next_offset);
-    const { message: gone } = api.place(about.earliest_offset);
+    const tail = api.parseOffset(about.next_offset);
+    const { message: discarded } = api.parseOffset(about.earliest_offset);
     const text = (title, value, node = value) => this.set(title, String(value), () => [node]);
     text(
       "Status",
@@ -66,9 +66,9 @@ export class Facts {
       ),
     );
     text("Content type", about.content_type, el("code", null, about.content_type));
-    this.set("Messages", `${tail.message} ${gone}`, () => [
+    this.set("Messages", `${tail.message} ${discarded}`, () => [
       count(tail.message),
-      gone > 0 && el("small", null, ` ${count(tail.message - gone)} retained`),
+      discarded > 0 && el("small", null, ` ${count(tail.message - discarded)} retained`),
     ]);
     text("Size", bytes(tail.byte));
     for (const [title, at] of [
@@ -85,12 +85,12 @@ export class Facts {
     this.tick();
   }
 
-  // The time that is left, counted down between two answers of the server.
+  // Counts the remaining time down between two responses of the server.
   tick() {
     const { expires_at_ms: end, remaining_ms: remaining } = this.about;
     const left = remaining - (performance.now() - this.updatedAt);
-    const said = end === null ? "For ever" : left > 0 ? `${duration(left)} more` : "Over";
-    this.set("Lives", said, () => [said]);
+    const shown = end === null ? "Never" : left > 0 ? `in ${duration(left)}` : "Expired";
+    this.set("Expires", shown, () => [shown]);
   }
 
   snapshot(snapshot) {
@@ -100,7 +100,7 @@ export class Facts {
       el(
         "button",
         { type: "button", class: "link", onclick: () => this.showSnapshot(snapshot) },
-        `Before #${count(api.place(snapshot.offset).message)}`,
+        `Before #${count(api.parseOffset(snapshot.offset).message)}`,
       ),
       el("small", null, ` ${bytes(snapshot.bytes)}`),
     );
@@ -108,22 +108,22 @@ export class Facts {
 
   async showSnapshot(snapshot) {
     const box = el("div", null, loading());
-    const before = count(api.place(snapshot.offset).message);
-    show(
+    const before = count(api.parseOffset(snapshot.offset).message);
+    contentDialog(
       "Snapshot",
       el(
         "p",
         { class: "hint" },
         `${bytes(snapshot.bytes)} of `,
         el("code", null, snapshot.content_type),
-        `, standing for all before message ${before}; published `,
+        `, replaces all messages before ${before}; published `,
         moment(snapshot.at_ms),
         ".",
       ),
       box,
     );
     if (snapshot.bytes > SNAPSHOT_BYTES_MAX) {
-      replace(box, el("p", null, "It is too large to be shown here."));
+      replace(box, el("p", null, "Too large to show here."));
       return;
     }
     try {
@@ -138,7 +138,7 @@ export class Facts {
   }
 }
 
-// Who wrote to the stream with Producer-Id, as far as one answer tells.
+// The producers of the stream: the first page of them.
 export class ProducerTable {
   constructor() {
     this.number = el("span", { class: "side" });
@@ -159,7 +159,7 @@ export class ProducerTable {
     if (number === 0) {
       replace(
         this.body,
-        el("p", { class: "hint" }, "Nobody has appended to this stream with a Producer-Id."),
+        el("p", { class: "hint" }, "No append to this stream had a Producer-Id."),
       );
       return;
     }

@@ -1,10 +1,10 @@
-// Following a stream's tail: an event stream over `fetch`, taken up again where it ended.
+// Follows a stream's tail: an SSE response over `fetch`, resumed where it ended.
 
 import { Problem } from "./api.js";
 
 const RETRY_MS = [300, 1000, 2000, 5000, 10_000];
 
-// The events of a response, as [event, data] each; comments are left out.
+// The events of a response as [event, data] pairs, without comments.
 async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -22,13 +22,13 @@ async function* events(response) {
         event = "";
         data = [];
       } else if (line.startsWith("event:")) event = line.slice(6).trim();
-      // What the messages hold is read by offsets, exactly; events only say that there are some.
+      // Messages are read by offset, exactly; data events only say that there are new ones.
       else if (event === "control" && line.startsWith("data:")) data.push(line.slice(5));
     }
   }
 }
 
-// Tells of every new tail until it is stopped, or the stream is closed, deleted or refused.
+// Reports every new tail until it is stopped, the stream is closed or deleted, or access is denied.
 export class Follower {
   constructor(stream, { onTail, onState }) {
     this.stream = stream;
@@ -49,16 +49,16 @@ export class Follower {
       try {
         const response = await this.stream.live(at, signal);
         this.onState("live");
-        // One that ends without a word counts as failed, or it would be asked for without end.
+        // A response that ends without an event counts as a failure, so that the retry waits.
         failures += 1;
         for await (const [event, data] of events(response)) {
           if (event !== "control") continue;
-          const told = JSON.parse(data);
+          const control = JSON.parse(data);
           failures = 0;
-          at = told.streamNextOffset ?? at;
-          if (told.streamDeleted) return this.onState("deleted");
-          this.onTail(at, told.streamClosed === true);
-          if (told.streamClosed) return this.onState("closed");
+          at = control.streamNextOffset ?? at;
+          if (control.streamDeleted) return this.onState("deleted");
+          this.onTail(at, control.streamClosed === true);
+          if (control.streamClosed) return this.onState("closed");
         }
       } catch (error) {
         if (signal.aborted) return undefined;

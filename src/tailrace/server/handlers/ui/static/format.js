@@ -1,4 +1,4 @@
-// Numbers, moments and names for people.
+// Formats numbers, times and names for display.
 
 import { el } from "./dom.js";
 
@@ -36,14 +36,14 @@ export function duration(milliseconds) {
     ["s", 1],
   ];
   let rest = seconds;
-  const said = [];
+  const shown = [];
   for (const [unit, size] of parts) {
     const amount = Math.floor(rest / size);
     rest -= amount * size;
-    if (amount || (unit === "s" && !said.length)) said.push(`${amount} ${unit}`);
-    if (said.length === 2) break;
+    if (amount || (unit === "s" && !shown.length)) shown.push(`${amount} ${unit}`);
+    if (shown.length === 2) break;
   }
-  return said.join(" ");
+  return shown.join(" ");
 }
 
 function ago(moment) {
@@ -71,7 +71,7 @@ export function moment(milliseconds) {
   return el("time", { title: absolute(milliseconds) }, ago(milliseconds));
 }
 
-// Characters that cannot be seen, or that turn around what comes after them.
+// Characters that are invisible or change the direction of the text after them.
 const HIDDEN =
   "\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b\\u200e\\u200f" +
   "\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufeff\\uffa0\\ufff0-\\ufffb\\u{e0000}-\\u{e0fff}\\ud800-\\udfff";
@@ -81,16 +81,16 @@ const IN_NAME = new RegExp(
   "gu",
 );
 
-const spelled = (character) =>
+const codePoint = (character) =>
   `⟨U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`;
 
-// Text as it is, but for what would deceive the eye: that is spelled out.
-export const visible = (text) => text.replace(/\r\n/g, "\n").replace(IN_TEXT, spelled);
+// Text with invisible and direction-changing characters spelled out.
+export const visible = (text) => text.replace(/\r\n/g, "\n").replace(IN_TEXT, codePoint);
 
 export const visibleName = (text) =>
-  text.replace(IN_NAME, spelled).replace(/^ +| +$/g, (spaces) => "␠".repeat(spaces.length));
+  text.replace(IN_NAME, codePoint).replace(/^ +| +$/g, (spaces) => "␠".repeat(spaces.length));
 
-// A name that somebody chose, kept to itself: its direction changes nothing around it.
+// A user-chosen name, isolated so that its direction does not affect the text around it.
 export function name(text, attributes) {
   return el(
     "bdi",

@@ -1,11 +1,11 @@
-// JSON by its characters, and not by its values: 12345678901234567890, 1e2 and the order of keys
-// stay as they were sent, and depth costs no stack.
+// Works on the text of JSON, not on parsed values: 12345678901234567890, 1e2 and the order of keys
+// stay as they were sent, and deep nesting needs no stack.
 
 const DEPTH_SHOWN = 24;
 const MARKS = "{}[]:,";
 const SPACE = " \t\n\r";
 
-// Where a string ends that begins here.
+// The index after the string that begins at `start`.
 function afterString(text, start) {
   let at = start;
   for (;;) {
@@ -48,7 +48,7 @@ function kind(token) {
   return token === "true" || token === "false" || token === "null" ? "word" : "number";
 }
 
-// The parts of the text, laid out, as [kind, text] each, up to about so many characters.
+// The text indented, as [kind, text] parts, up to about `charactersMax` characters.
 export function pretty(text, charactersMax = Infinity) {
   const parts = [];
   const found = tokens(text);
@@ -79,7 +79,7 @@ export function pretty(text, charactersMax = Infinity) {
   return { parts, complete: token === undefined };
 }
 
-// The elements of an array, each as it stands there.
+// The elements of an array, each as its original text.
 export function elements(text) {
   const found = [];
   let depth = 0;
@@ -105,8 +105,8 @@ export function elements(text) {
   return found;
 }
 
-// Why a text is not JSON, or null if it is.
-export function mistake(text) {
+// The reason why a text is not JSON, or null if it is.
+export function jsonError(text) {
   try {
     JSON.parse(text);
     return null;

@@ -1,15 +1,15 @@
-// The streams of a bucket, or of the base surface: found by the beginning of their names, in pages.
+// The streams of a bucket or of the base surface, in pages, filtered by the prefix of their names.
 
 import * as api from "./api.js";
 import { confirmDelete, createStream } from "./dialogs.js";
-import { arrowKeys, el, empty, errorBox, loading, replace, whenQuiet } from "./dom.js";
+import { arrowKeys, debounce, el, empty, errorBox, loading, replace } from "./dom.js";
 import { bytes, count, moment, name } from "./format.js";
 import { routes } from "./routes.js";
 
 const PAGE = 100;
 
 function row(bucket, stream) {
-  const messages = api.place(stream.next_offset).message;
+  const messages = api.parseOffset(stream.next_offset).message;
   const open = stream.status === "Open";
   return el(
     "li",
@@ -27,14 +27,14 @@ function row(bucket, stream) {
   );
 }
 
-export function streamList({ bucket, prefix, signal, onBucketGone }) {
+export function streamList({ bucket, prefix, signal, onBucketDeleted }) {
   const list = el("ul", { class: "streams" });
   arrowKeys(list, "a");
   const search = el("input", {
     type: "search",
     value: prefix,
-    placeholder: "Find by the beginning of the name",
-    "aria-label": "Find streams by the beginning of their names",
+    placeholder: "Find by name prefix",
+    "aria-label": "Find streams by the prefix of their names",
     spellcheck: "false",
     autocomplete: "off",
     id: "find",
@@ -62,7 +62,7 @@ export function streamList({ bucket, prefix, signal, onBucketGone }) {
     "Next →",
   );
   const where = el("span", { class: "where" });
-  // The cursors of the pages so far: the way back is to know them.
+  // The cursors of all pages up to this one, for going back.
   let cursors = [""];
   let cursor = "";
   let turn = 0;
@@ -94,7 +94,7 @@ export function streamList({ bucket, prefix, signal, onBucketGone }) {
   }
 
   function nothing() {
-    if (search.value) return empty("Nothing found", "No stream's name begins with this.");
+    if (search.value) return empty("Nothing found", "No stream name begins with this text.");
     return empty(
       "No streams yet",
       bucket === null
@@ -103,7 +103,7 @@ export function streamList({ bucket, prefix, signal, onBucketGone }) {
     );
   }
 
-  const find = whenQuiet(150, () => {
+  const find = debounce(150, () => {
     cursors = [""];
     history.replaceState(null, "", routes.list(bucket, search.value));
     load();
@@ -124,11 +124,11 @@ export function streamList({ bucket, prefix, signal, onBucketGone }) {
   const remove = () =>
     confirmDelete({
       what: "bucket",
-      called: bucket,
+      itemName: bucket,
       warning: "Only an empty bucket can be deleted.",
       action: async () => {
         await api.deleteBucket(bucket);
-        onBucketGone();
+        onBucketDeleted();
       },
     });
   const foot = el("div", { class: "tools foot", hidden: true }, back, where, next);

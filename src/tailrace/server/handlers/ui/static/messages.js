@@ -1,8 +1,8 @@
-// The messages of a stream: a page of them at a time, forwards and backwards, and the tail as it
-// grows. What is on the page is bounded, however long the stream and however fast it grows.
+// The list of messages: one page at a time, forwards and backwards, and new messages as they arrive.
+// The number of messages on the page is limited, however long the stream and however fast it grows.
 
 import { VIEWS, contentBox } from "./content.js";
-import { announce, el, empty, errorBox, loading, replace, soon } from "./dom.js";
+import { announce, el, empty, errorBox, loading, replace, throttle } from "./dom.js";
 import { bytes, count, plural } from "./format.js";
 import { contents, range } from "./reading.js";
 
@@ -18,8 +18,9 @@ export class Messages {
     this.first = 0;
     this.last = 0;
     this.paused = false;
-    // Whether what is new is shown as it comes: not while paused, nor on an older page.
+    // Whether new messages are shown as they arrive: not while paused, nor on an older page.
     this.follow = true;
+    // Whether the list stays scrolled to its end.
     this.stick = true;
     this.busy = false;
     this.view = sessionStorage.getItem(VIEW) ?? "auto";
@@ -30,12 +31,12 @@ export class Messages {
       "aria-label": "Messages",
       onscroll: () => this.scrolled(),
     });
-    this.unheard = 0;
-    this.tell = soon(1000, () => {
-      announce(plural(this.unheard, "new message"));
-      this.unheard = 0;
+    this.unannounced = 0;
+    this.announceNew = throttle(1000, () => {
+      announce(plural(this.unannounced, "new message"));
+      this.unannounced = 0;
     });
-    this.pull = soon(40, () => this.catchUp());
+    this.pull = throttle(40, () => this.catchUp());
     this.element = this.build();
   }
 
@@ -122,7 +123,7 @@ export class Messages {
     );
   }
 
-  // -- what is asked for ------------------------------------------------------------------------
+  // -- controls ---------------------------------------------------------------------------------
 
   setView(view) {
     this.view = view;
@@ -244,7 +245,7 @@ export class Messages {
 
   // -- the tail ---------------------------------------------------------------------------------
 
-  // The stream has grown, or says where its retained part begins.
+  // A new tail, and possibly a new earliest offset.
   grow(tail, earliest) {
     if (earliest && earliest.message > this.earliest.message) this.earliest = earliest;
     if (tail.message <= this.tail.message) return;
@@ -286,7 +287,7 @@ export class Messages {
         el(
           "li",
           { class: "gap" },
-          `${plural(from - this.last, "message")} passed by: too fast to show`,
+          `${plural(from - this.last, "message")} skipped: the stream is faster than the page`,
         ),
       );
     this.list.append(...messages.map((message) => this.item(message)));
@@ -295,8 +296,8 @@ export class Messages {
     while (this.list.children.length > most) this.list.firstElementChild.remove();
     this.first = Number(this.list.querySelector("[data-number]")?.dataset.number ?? this.first);
     if (this.stick) this.scrollDown();
-    this.unheard += messages.length;
-    this.tell();
+    this.unannounced += messages.length;
+    this.announceNew();
   }
 
   scrolled() {
@@ -314,7 +315,7 @@ export class Messages {
     this.pauseButton.hidden = kind !== "good" && kind !== "busy";
   }
 
-  // Buttons, counters and what to say where there is nothing.
+  // Updates buttons, counters and the text of an empty list.
   refresh() {
     const { first, last, tail, earliest } = this;
     const total = tail.message - earliest.message;
@@ -329,13 +330,13 @@ export class Messages {
     if (!total && !this.busy) {
       const why = tail.message
         ? "All messages so far are in the snapshot."
-        : "Append the first one below, or wait: it appears here by itself.";
+        : "Append the first one below. New messages appear here automatically.";
       replace(
         this.list,
         el(
           "li",
           { class: "plain" },
-          empty(tail.message ? "Nothing after the snapshot" : "No messages yet", why),
+          empty(tail.message ? "No messages after the snapshot" : "No messages yet", why),
         ),
       );
     }

@@ -1,9 +1,9 @@
-// The text that Prometheus reads, as numbers.
+// Parses the Prometheus text format.
 
 const LINE = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? ([^ ]+)(?: [0-9-]+)?$/;
 const LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)",?/g;
 
-// A map from names to samples, each with its labels and its value.
+// Returns a map from metric names to samples, each with its labels and its value.
 export function parse(text) {
   const found = new Map();
   for (const line of text.split("\n")) {
@@ -25,18 +25,18 @@ export function sum(samples, name, allow = () => true) {
     .reduce((total, { value }) => total + value, 0);
 }
 
-// The value below which a share of what was observed between two moments lies, by the buckets.
+// A quantile of the observations between two scrapes, interpolated within histogram buckets.
 export function quantile(before, after, name, share) {
   const bounds = (samples) =>
     new Map((samples.get(`${name}_bucket`) ?? []).map(({ labels, value }) => [labels.le, value]));
   const [old, now] = [bounds(before), bounds(after)];
-  const grown = [...now]
+  const increase = [...now]
     .map(([le, value]) => [le === "+Inf" ? Infinity : Number(le), value - (old.get(le) ?? 0)])
     .sort(([a], [b]) => a - b);
-  const total = grown.at(-1)?.[1] ?? 0;
+  const total = increase.at(-1)?.[1] ?? 0;
   if (!total) return null;
   let [lower, seen] = [0, 0];
-  for (const [bound, value] of grown) {
+  for (const [bound, value] of increase) {
     if (value >= share * total) {
       return bound === Infinity
         ? lower

@@ -1,7 +1,7 @@
-// Messages by their numbers. Their boundaries are offsets, which the server is asked for; what lies
-// between two offsets never changes.
+// Reads messages by their numbers. The server resolves numbers to offsets; the content between two
+// offsets never changes.
 
-import { place } from "./api.js";
+import { parseOffset } from "./api.js";
 import { Content } from "./content.js";
 import { elements } from "./json.js";
 
@@ -17,7 +17,7 @@ function joined(pieces) {
   return all;
 }
 
-// What messages hold that lie next to each other, each with the offsets `from` and `until`.
+// The contents of adjacent messages, each given by its offsets `from` and `until`.
 export async function contents(stream, spans, isJson, signal) {
   const pieces = [];
   for await (const piece of stream.read(spans[0].from, spans.at(-1).until, signal))
@@ -27,28 +27,30 @@ export async function contents(stream, spans, isJson, signal) {
     return texts.map((text) => new Content({ text }));
   }
   const all = joined(pieces);
-  const start = place(spans[0].from).byte;
+  const start = parseOffset(spans[0].from).byte;
   return spans.map(
     ({ from, until }) =>
-      new Content({ data: all.subarray(place(from).byte - start, place(until).byte - start) }),
+      new Content({
+        data: all.subarray(parseOffset(from).byte - start, parseOffset(until).byte - start),
+      }),
   );
 }
 
-// Messages from one number to before another: fewer if they are large, and the first one without its
-// content if it alone is too much to be loaded unasked.
+// The messages from `first` up to, not including, `end`. Fewer if they are large. A first message
+// that is too large by itself comes without its content.
 export async function range(stream, first, end, isJson, signal) {
   if (end <= first) return { messages: [], last: first };
   const numbers = Array.from({ length: end - first + 1 }, (_, at) => first + at);
   const tokens = await stream.offsets(numbers, signal);
-  const places = tokens.map(place);
-  if (places[0].message !== first)
-    throw new Error("These messages are gone: a snapshot stands in their place.");
+  const offsets = tokens.map(parseOffset);
+  if (offsets[0].message !== first)
+    throw new Error("These messages were replaced by a snapshot.");
   let number = 1;
-  while (number < end - first && places[number + 1].byte - places[0].byte <= PAGE_BYTES_MAX)
+  while (number < end - first && offsets[number + 1].byte - offsets[0].byte <= PAGE_BYTES_MAX)
     number += 1;
   const spans = numbers.slice(0, number).map((name, at) => ({
     number: name,
-    size: places[at + 1].byte - places[at].byte,
+    size: offsets[at + 1].byte - offsets[at].byte,
     from: tokens[at],
     until: tokens[at + 1],
   }));

@@ -1,4 +1,4 @@
-// Where in the page one is, as the hash of its address: it survives a reload, and back works.
+// The current view is in the hash of the URL, so that reload and the back button work.
 
 const part = encodeURIComponent;
 
@@ -8,7 +8,7 @@ export const routes = {
   stream: (bucket, id) => (bucket === null ? `#/p/${part(id)}` : `#/b/${part(bucket)}/${part(id)}`),
 };
 
-// What a hash names; `home` if it is nothing that we know.
+// Parses a hash; the view is `home` if the hash is unknown.
 export function parse(hash) {
   const [path, query] = hash.replace(/^#/, "").split("?");
   let parts;

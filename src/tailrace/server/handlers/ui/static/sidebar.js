@@ -1,7 +1,7 @@
-// The list of buckets, with the base surface as one entry of it.
+// The list of buckets. The base surface is its first entry.
 
 import * as api from "./api.js";
-import { arrowKeys, el, empty, errorBox, loading, replace, whenQuiet } from "./dom.js";
+import { arrowKeys, debounce, el, empty, errorBox, loading, replace } from "./dom.js";
 import { count, name, plural } from "./format.js";
 import { createBucket } from "./dialogs.js";
 import { routes } from "./routes.js";
@@ -17,11 +17,11 @@ export class Sidebar {
     this.search = el("input", {
       type: "search",
       placeholder: "Find a bucket",
-      "aria-label": "Find a bucket by the beginning of its name",
+      "aria-label": "Find a bucket by the prefix of its name",
       spellcheck: "false",
       autocomplete: "off",
     });
-    const search = whenQuiet(150, () => {
+    const search = debounce(150, () => {
       this.prefix = this.search.value.trim();
       this.load();
     });
@@ -104,8 +104,8 @@ export class Sidebar {
               "li",
               null,
               this.prefix
-                ? empty("Nothing found", "No bucket's name begins with this.")
-                : empty("No buckets yet", "A bucket holds streams. Make the first one."),
+                ? empty("Nothing found", "No bucket name begins with this text.")
+                : empty("No buckets yet", "A bucket holds streams. Create the first one."),
             ),
         );
       } else this.list.append(...items);

@@ -1,8 +1,8 @@
-// One stream: what is known of it, its messages, and what can be done to it.
+// The view of one stream: its properties, its messages, and the actions on it.
 
 import * as api from "./api.js";
 import { compose } from "./compose.js";
-import { ask, confirmDelete, publishSnapshot } from "./dialogs.js";
+import { confirmDelete, formDialog, publishSnapshot } from "./dialogs.js";
 import { announce, el, empty, errorBox, loading, replace } from "./dom.js";
 import { Facts, ProducerTable, isJson, isText } from "./facts.js";
 import { Follower } from "./follow.js";
@@ -12,8 +12,8 @@ import { routes } from "./routes.js";
 
 const REFRESH_MS = 5000;
 
-// Draw the view anew, from the beginning.
-const openAgain = () => dispatchEvent(new Event("hashchange"));
+// Renders the view again from the beginning.
+const reload = () => dispatchEvent(new Event("hashchange"));
 
 export class StreamView {
   constructor({ bucket, id, signal }) {
@@ -54,7 +54,7 @@ export class StreamView {
         this.body,
         error.status === 404
           ? empty(
-              "There is no such stream",
+              "Stream not found",
               error.detail,
               el(
                 "a",
@@ -69,8 +69,8 @@ export class StreamView {
     const { about } = this;
     this.messages = new Messages(this.stream, {
       isJson: isJson(about.content_type),
-      earliest: api.place(about.earliest_offset),
-      tail: api.place(about.next_offset),
+      earliest: api.parseOffset(about.earliest_offset),
+      tail: api.parseOffset(about.next_offset),
       signal: this.signal,
     });
     this.composer = compose({
@@ -110,7 +110,7 @@ export class StreamView {
     };
     this.follower = new Follower(this.stream, {
       onTail: (offset) => {
-        this.messages.grow(api.place(offset));
+        this.messages.grow(api.parseOffset(offset));
         this.stale = true;
       },
       onState: (state) => {
@@ -134,17 +134,20 @@ export class StreamView {
     this.stale = false;
     try {
       const about = await this.stream.about("", this.signal);
-      // Deleted and created again: another stream.
+      // The stream was deleted and created again: it is another stream.
       if (about.created_at_ms !== this.about.created_at_ms) {
-        openAgain();
+        reload();
         return;
       }
       this.about = about;
-      this.messages.grow(api.place(this.about.next_offset), api.place(this.about.earliest_offset));
+      this.messages.grow(
+        api.parseOffset(about.next_offset),
+        api.parseOffset(about.earliest_offset),
+      );
       this.messages.refresh();
       this.draw();
     } catch (error) {
-      if (error.status === 401) openAgain();
+      if (error.status === 401) reload();
       if (error.status === 404 && !this.gone) {
         this.gone = true;
         announce("The stream was deleted.");
@@ -154,8 +157,8 @@ export class StreamView {
           el(
             "div",
             { class: "notice bad", role: "alert" },
-            el("strong", null, "This stream is gone"),
-            el("p", null, "It was deleted, or its time is over. What is shown was read before."),
+            el("strong", null, "This stream no longer exists"),
+            el("p", null, "It was deleted or has expired. The page shows what was read before."),
           ),
         );
       }
@@ -169,13 +172,13 @@ export class StreamView {
     this.drawActions();
   }
 
-  // -- what can be done -------------------------------------------------------------------------
+  // -- actions ----------------------------------------------------------------------------------
 
   drawActions() {
     const { about, stream } = this;
     if (this.composer.element.hidden !== about.closed) this.composer.element.hidden = about.closed;
     const state = `${about.closed}`;
-    // Not drawn again while nothing changes: somebody may be about to press one.
+    // Not drawn again unless something changed, so that a button keeps its focus.
     if (this.actions.dataset.state === state) return;
     this.actions.dataset.state = state;
     replace(
@@ -192,14 +195,14 @@ export class StreamView {
   }
 
   close() {
-    ask({
+    formDialog({
       title: "Close this stream?",
       body: [
         el("p", null, name(this.stream.id)),
         el(
           "p",
           null,
-          "Nothing can be appended to it any more. It can still be read. This cannot be undone.",
+          "A closed stream accepts no more appends. It can still be read. This cannot be undone.",
         ),
       ],
       label: "Close stream",
@@ -212,8 +215,8 @@ export class StreamView {
   }
 
   publish() {
-    const tail = api.place(this.about.next_offset).message;
-    const earliest = api.place(this.about.earliest_offset).message;
+    const tail = api.parseOffset(this.about.next_offset).message;
+    const earliest = api.parseOffset(this.about.earliest_offset).message;
     publishSnapshot({
       earliest,
       tail,
@@ -227,12 +230,12 @@ export class StreamView {
   }
 
   remove() {
-    const messages = plural(api.place(this.about.next_offset).message, "message");
+    const messages = plural(api.parseOffset(this.about.next_offset).message, "message");
     const where = visibleName(this.stream.bucket ?? "the base paths");
     confirmDelete({
       what: "stream",
-      called: this.stream.id,
-      warning: `${messages} of ${where} will be gone for good.`,
+      itemName: this.stream.id,
+      warning: `${messages} of ${where} will be deleted permanently.`,
       action: async () => {
         this.gone = true;
         try {
