@@ -1034,6 +1034,7 @@ class RocksSlow(BucketsAgainstModel):
     slow_disk = True
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("machine", "examples"), slow_but([(Memory, 80)], [(Memory, 80), (Rocks, 25), (RocksSlow, 15)])
 )

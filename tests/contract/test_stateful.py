@@ -192,10 +192,11 @@ class RocksSlidingSlow(EngineAgainstModel):
     slow_disk = True
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("machine", "examples"),
     slow_but(
-        [(Memory, 60), (RocksSlidingSlow, 15)],
+        [(Memory, 60), (MemorySliding, 60)],
         [(Memory, 60), (MemorySliding, 60), (Rocks, 20), (RocksSlidingSlow, 15)],
     ),
 )
