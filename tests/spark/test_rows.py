@@ -256,18 +256,18 @@ def iter_closing(data: bytes) -> Iterator[bytes]:
 def test_truncated_responses_are_requested_again(
     shared: Client, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
-    """Each answer is, after more and more bytes: anywhere in its head or in a batch."""
+    """Each response is cut after more bytes than the one before: in its head or in a batch."""
     streams = [write(shared, JSON, [[b"%d" % n for n in range(9)]], bare=False) for _ in range(5)]
     ranges = [written.range(0, 9) for written in streams]
     client = Client(shared.url, retry=Retry(attempts_max=50, first_s=0.001))
     calls = 0
-    ask = Client.rows
+    request = client.rows
 
     def cut(self: Client, body: bytes) -> Iterator[bytes]:
         nonlocal calls
         calls += 1
         limit = kept + 500 * calls
-        for piece in ask(self, body):
+        for piece in request(body):
             yield piece[:limit]
             limit -= len(piece)
             if limit <= 0:
