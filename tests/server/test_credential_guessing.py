@@ -29,7 +29,10 @@ REQUESTS = {
 }
 
 
-@pytest.fixture(params=[ServerProcess, AsgiServerProcess], ids=["wire", "asgi"])
+@pytest.fixture(
+    params=[ServerProcess, pytest.param(AsgiServerProcess, marks=pytest.mark.slow)],
+    ids=["wire", "asgi"],
+)
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseServerProcess]:
     access = AccessToml(tmp_path / "access.toml")
     limits = tmp_path / "limits.toml"
