@@ -355,9 +355,13 @@ def test_cancelling_a_wait_for_a_delivery_cancels_nothing_else(server: ServerPro
 def test_a_cancelled_close_leaves_no_task(server: ServerProcess) -> None:
     """The server never responds: leaving the block is cancelled too, and no task is left."""
 
+    handlers: list[asyncio.Task[None] | None] = []
+
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handlers.append(asyncio.current_task())
         await reader.read()
         writer.close()
+        await writer.wait_closed()
 
     async def main() -> None:
         nowhere = await asyncio.start_server(silent, "127.0.0.1", 0)
@@ -371,6 +375,8 @@ def test_a_cancelled_close_leaves_no_task(server: ServerProcess) -> None:
             assert "tailrace-producer" not in names
         nowhere.close()
         await nowhere.wait_closed()
+        # A transport that outlives its loop raises a ResourceWarning in a later test.
+        await asyncio.gather(*filter(None, handlers))
 
     asyncio.run(main())
 
