@@ -21,9 +21,9 @@ from tailrace.engine.backup_format import (
     padding,
     sums_text,
 )
+from tailrace.engine.base import CopiedFile
 from tailrace.engine.restore import restore
 from tailrace.engine.rocks.store import FORMAT_VERSION
-from tailrace.engine.store_copy import CopiedFile
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ Memory: eight bytes for each stream that expires or has a snapshot, and one entr
 
 import hashlib
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +24,9 @@ from rocksdict import Rdict
 from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES
 from tailrace.engine.codec import decode_state, key_of_state
 from tailrace.engine.errors import StorageDamaged
-from tailrace.engine.rocks.findings import Finding, Report, stream_name
+from tailrace.engine.rocks.findings import Damage, Finding, Report, stream_name
 from tailrace.engine.rocks.keys import ID, PAIR, items, keys
-from tailrace.engine.rocks.replay import RecordMismatch, replay
+from tailrace.engine.rocks.replay import replay
 from tailrace.engine.rocks.salvage_reader import SalvageReader, has
 from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, SnapshotFiles
 from tailrace.engine.rocks.transaction import NEXT_ID, decode_garbage
@@ -96,16 +96,15 @@ class Consistency:
         self._highest_id = max(self._highest_id, stream_id)
         if state.id != stream_id or self._reader.get("names", key) != ID.pack(stream_id):
             self._report(Finding("its name and its checkpoint do not belong together", stream=name))
+        final = state
         try:
             final = replay(state, self._records_of(stream_id))
-        except RecordMismatch as mismatch:
-            self._report(Finding(mismatch.reason, stream=name, offset=mismatch.at))
+        except Damage as damage:
+            self._report(Finding(damage.reason, stream=name, offset=damage.offset))
             self._reader.partial = True
-            final = state
         except Exception as error:  # rocksdict raises plain Exception
             self._report(Finding(f"its records cannot be read: {error}", stream=name))
             self._reader.partial = True
-            final = state
         if state.snapshot is not None:
             self._check_snapshot(name, state.snapshot)
         if (state.ttl_s, state.expires_at) != (None, None) and not has(self._expiring, stream_id):
@@ -158,10 +157,7 @@ class Consistency:
         self._highest_id = max(self._highest_id, snapshot.id)
         file = "" if snapshot.inline else f"{SNAPSHOTS}/{snapshot.id:020d}"
         try:
-            if self._reader.get("snapshots", ID.pack(snapshot.id), raises=True) is None:
-                problem = "its snapshot is missing"
-            else:
-                problem = self._inline(snapshot) if snapshot.inline else self._file(snapshot)
+            problem = self._snapshot_problem(snapshot)
         except StorageDamaged:
             problem = "its snapshot is not what was stored"
         except Exception as error:  # rocksdict raises plain Exception
@@ -170,25 +166,26 @@ class Consistency:
             at = None if file else snapshot.offset.byte
             self._report(Finding(problem, file=file, stream=name, offset=at))
 
-    def _inline(self, snapshot: SnapshotInfo) -> str:
-        content = self._reader.get("snapshots", ID.pack(snapshot.id), raises=True) or b""
-        self._advance(len(content))
-        fits = (len(content), hashlib.sha256(content).digest()) == (snapshot.size, snapshot.digest)
-        return "" if fits else "its snapshot is not what was stored"
-
-    def _file(self, snapshot: SnapshotInfo) -> str:
-        path = self._directory / SNAPSHOTS / f"{snapshot.id:020d}"
-        count = -(-snapshot.size // SNAPSHOT_CHUNK_BYTES)
-        if not path.is_file():
-            return "the file of its snapshot is missing"
-        if path.stat().st_size != snapshot.size + _CRC_BYTES * count:
-            return "the file of its snapshot has another size"
-        check = hashlib.sha256()
-        for index in range(count):
-            chunk = self._snapshot_files.read(snapshot, index)
+    def _snapshot_problem(self, snapshot: SnapshotInfo) -> str:
+        stored = self._reader.get("snapshots", ID.pack(snapshot.id), raises=True)
+        if stored is None:
+            return "its snapshot is missing"
+        chunks: Iterable[bytes] = [stored]
+        if not snapshot.inline:
+            path = self._directory / SNAPSHOTS / f"{snapshot.id:020d}"
+            count = -(-snapshot.size // SNAPSHOT_CHUNK_BYTES)
+            if not path.is_file():
+                return "the file of its snapshot is missing"
+            if path.stat().st_size != snapshot.size + _CRC_BYTES * count:
+                return "the file of its snapshot has another size"
+            chunks = (self._snapshot_files.read(snapshot, index) for index in range(count))
+        size, check = 0, hashlib.sha256()
+        for chunk in chunks:
+            size += len(chunk)
             check.update(chunk)
             self._advance(len(chunk))
-        return "" if check.digest() == snapshot.digest else "its snapshot is not what was stored"
+        is_same = (size, check.digest()) == (snapshot.size, snapshot.digest)
+        return "" if is_same else "its snapshot is not what was stored"
 
     def _check_snapshots(self) -> None:
         """Check that each snapshot is of a stream, or garbage."""

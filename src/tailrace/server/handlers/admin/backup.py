@@ -24,7 +24,7 @@ from tailrace import __version__
 from tailrace.engine import backup_format
 from tailrace.engine.engine import Engine
 from tailrace.engine.errors import DiskFull
-from tailrace.engine.store_copy import CopiedFile, StoreCopy
+from tailrace.engine.base import CopiedFile, StoreCopy
 from tailrace.server import headers as h
 from tailrace.server.errors import BackupFailed, BackupRunning, BackupUnsupported
 from tailrace.server.message import Request, Response
