@@ -134,9 +134,10 @@ def stored_ids(world: World) -> set[int]:
 
 def swept(world: World, holds: Callable[[], bool]) -> None:
     """Sweep until something holds; files are removed by a thread, in between."""
+    sweeper = world.engine._sweeper
     for _ in range(50):
         world.sweep()
-        world.until(lambda: not world.engine._sweeper.busy)
+        world.until(lambda: not (sweeper._expiring or sweeper._reclaiming))
         if holds():
             return
     raise AssertionError("the sweeper never did it")

@@ -201,7 +201,8 @@ def test_what_expires_all_the_time_does_not_keep_the_rest_from_being_reclaimed(
     world.create(b"brief", ttl_s=1)
     world.settle()
     world.engine._sweeper._timer.cancel()
-    world.until(lambda: not world.engine._sweeper.busy)
+    sweeper = world.engine._sweeper
+    world.until(lambda: not (sweeper._expiring or sweeper._reclaiming))
     world.now += 1000
     before = [entry.id for entry in world.store.garbage(9)]
     world.engine._sweeper._sweep()

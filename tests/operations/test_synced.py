@@ -13,9 +13,9 @@ import pytest
 from tailrace.cli.files import write_whole
 from tailrace.engine.backup_format import (
     DATA,
+    END,
     MANIFEST,
     SUMS,
-    end,
     head,
     make_manifest,
     padding,
@@ -49,7 +49,7 @@ def small_backup() -> bytes:
     sums = sums_text([(MANIFEST, sha256(manifest)), (DATA + "CURRENT", sha256(b"x"))])
     members = ((MANIFEST, manifest), (DATA + "CURRENT", b"x"), (SUMS, sums))
     whole = b"".join(head(name, len(data), 0) + data + padding(len(data)) for name, data in members)
-    return whole + end()
+    return whole + END
 
 
 def sha256(data: bytes) -> str:

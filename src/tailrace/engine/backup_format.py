@@ -20,6 +20,7 @@ from tailrace.engine.base import CopiedFile
 
 __all__ = [
     "DATA",
+    "END",
     "KIND",
     "MANIFEST",
     "MANIFEST_BYTES_MAX",
@@ -28,7 +29,6 @@ __all__ = [
     "Manifest",
     "ManifestFile",
     "archive_size",
-    "end",
     "head",
     "make_manifest",
     "padding",
@@ -43,6 +43,8 @@ SUMS: Final = "SHA256SUMS"
 MANIFEST_BYTES_MAX: Final = 256 << 20
 """A manifest has about 60 bytes for each file of a large snapshot."""
 _BLOCK: Final = tarfile.BLOCKSIZE
+END: Final = bytes(2 * _BLOCK)
+"""The end of the archive."""
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
@@ -103,11 +105,6 @@ def padding(size: int) -> bytes:
     return bytes(-size % _BLOCK)
 
 
-def end() -> bytes:
-    """The end of the archive."""
-    return bytes(2 * _BLOCK)
-
-
 def sums_text(sums: Iterable[tuple[str, str]]) -> bytes:
     """The last member: the SHA-256 and name of each member before it."""
     return "".join(f"{digest}  {name}\n" for name, digest in sums).encode()
@@ -119,4 +116,4 @@ def archive_size(manifest: bytes, files: Iterable[CopiedFile]) -> int:
     digest = hashlib.sha256().hexdigest()
     sums = len(sums_text((name, digest) for name, _ in members))
     sizes = [*(size for _, size in members), sums]
-    return sum(_BLOCK + size + len(padding(size)) for size in sizes) + len(end())
+    return sum(_BLOCK + size + len(padding(size)) for size in sizes) + len(END)

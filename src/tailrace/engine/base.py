@@ -29,7 +29,6 @@ __all__ = [
     "Store",
     "StoreCopy",
     "Transaction",
-    "anything",
 ]
 
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
@@ -55,21 +54,12 @@ class Garbage(NamedTuple):
     """A snapshot in its own file, which `Store.unlink` removes first."""
 
 
-def anything(_garbage: Garbage) -> bool:
-    return True
-
-
 class Spool(ABC):
     """A large snapshot that is being written, beside the log. Invisible until it is published."""
 
     @abstractmethod
     def write(self, chunk: bytes) -> None:
-        """
-        Add `SNAPSHOT_CHUNK_BYTES`, or less at the end.
-
-        Raises:
-            OSError: The disk is full, or fails.
-        """
+        """Add `SNAPSHOT_CHUNK_BYTES`, or less at the end. Raises OSError if the disk fails."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -194,8 +184,6 @@ class StoreCopy(ABC):
 
 
 class Store(ABC):
-    """Stores streams."""
-
     durable: bool
     """Whether `sync` does anything, and so needs a thread."""
     cut_bytes: int = 0
@@ -208,12 +196,7 @@ class Store(ABC):
 
     @abstractmethod
     def write(self, transaction: Transaction) -> None:
-        """
-        Make a transaction visible to reads; after `sync` it is durable too.
-
-        Raises:
-            Exception: Any failure is final: the caller must write nothing more.
-        """
+        """Make a transaction visible to reads. A failure is final: write nothing more."""
 
     @abstractmethod
     def sync(self) -> None:
@@ -252,22 +235,18 @@ class Store(ABC):
         """
         One chunk of a snapshot; an inline one is chunk 0. Call it in a thread if it is not inline.
 
-        Raises:
-            StorageDamaged: It differs from what was stored.
+        Raises StorageDamaged if it differs from what was stored.
         """
 
     @abstractmethod
-    def garbage(self, count_max: int, allow: Callable[[Garbage], bool] = anything) -> list[Garbage]:
+    def garbage(
+        self, count_max: int, allow: Callable[[Garbage], bool] = lambda _: True
+    ) -> list[Garbage]:
         """Garbage that may be reclaimed."""
 
     @abstractmethod
     def unlink(self, garbage: Garbage) -> None:
-        """
-        Remove the file of a snapshot, if it exists. Slow; call it in a thread.
-
-        Raises:
-            OSError: It cannot be removed.
-        """
+        """Remove the file of a snapshot, if it exists. Slow; call it in a thread."""
 
     @abstractmethod
     def compact(self, first: tuple[int, int], last: tuple[int, int]) -> None:
@@ -277,9 +256,9 @@ class Store(ABC):
         The range is from a record to before another, each an id and a byte offset.
         """
 
-    @abstractmethod
     def free_bytes(self) -> int | None:
         """Free space on the disk, without the reserve; None if there is no limit."""
+        return None
 
     def sizes(self) -> dict[str, int]:
         """Stored bytes by kind, approximately."""

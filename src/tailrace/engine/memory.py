@@ -6,7 +6,7 @@ from functools import partial
 from heapq import nsmallest
 from itertools import islice
 
-from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, anything
+from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction
 from tailrace.engine.codec import HEAD, decode_record, encode_record
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.machine import apply_append
@@ -95,7 +95,9 @@ class MemoryStore(Store):
     def read_snapshot(self, snapshot: SnapshotInfo, index: int) -> bytes:
         return self.snapshots[snapshot.id][index]
 
-    def garbage(self, count_max: int, allow: Callable[[Garbage], bool] = anything) -> list[Garbage]:
+    def garbage(
+        self, count_max: int, allow: Callable[[Garbage], bool] = lambda _: True
+    ) -> list[Garbage]:
         return list(islice(filter(allow, self.discarded.values()), count_max))
 
     def unlink(self, garbage: Garbage) -> None: ...
@@ -109,17 +111,12 @@ class MemoryStore(Store):
 
     def compact(self, first: tuple[int, int], last: tuple[int, int]) -> None: ...
 
-    def free_bytes(self) -> int | None:
-        return None
-
     def interrupt(self) -> None: ...
 
     def close(self) -> None: ...
 
 
 class _MemorySpool(Spool):
-    """A large snapshot that is being written."""
-
     def __init__(self, snapshots: dict[int, list[bytes]], snapshot_id: int) -> None:
         self._snapshots = snapshots
         self._id = snapshot_id

@@ -25,18 +25,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from tailrace.engine.backup_format import (
-    DATA,
-    KIND,
-    MANIFEST,
-    MANIFEST_BYTES_MAX,
-    SUMS,
-    VERSION,
-    Manifest,
-    end,
-    padding,
-    sums_text,
-)
+from tailrace.engine import backup_format
 from tailrace.exceptions import TailraceError
 
 __all__ = ["BackupInvalid", "DirectoryTaken", "restore"]
@@ -64,8 +53,8 @@ def restore(
     source: BinaryIO,
     directory: Path,
     storage_format: int,
-    started: Callable[[Manifest], Callable[[int], object]],
-) -> Manifest:
+    started: Callable[[backup_format.Manifest], Callable[[int], object]],
+) -> backup_format.Manifest:
     """
     Check a backup and write it to a directory, which must be empty or not exist.
 
@@ -92,7 +81,7 @@ def restore(
             path = part / file.name
             path.parent.mkdir(exist_ok=True)
             with path.open("xb") as target:
-                for piece in reader.member(DATA + file.name, file.size):
+                for piece in reader.member(backup_format.DATA + file.name, file.size):
                     target.write(piece)
                     advance(len(piece))
         reader.finish()
@@ -136,10 +125,10 @@ def _give_to_owner(part: Path, directory: Path) -> None:
             os.chown(path, owner.st_uid, owner.st_gid)
 
 
-def _check_manifest(manifest: Manifest, storage_format: int) -> None:
-    if manifest.kind != KIND:
+def _check_manifest(manifest: backup_format.Manifest, storage_format: int) -> None:
+    if manifest.kind != backup_format.KIND:
         raise BackupInvalid("it is not a backup of tailrace")
-    if manifest.version != VERSION or manifest.storage_format > storage_format:
+    if manifest.version != backup_format.VERSION or manifest.storage_format > storage_format:
         raise BackupInvalid(f"it was made by tailrace {manifest.tailrace}: restore it with that")
     names = [file.name for file in manifest.files]
     for name in names:
@@ -158,34 +147,32 @@ class _Reader:
         self._source = source
         self._sums: list[tuple[str, str]] = []
 
-    def manifest(self) -> Manifest:
-        content = b"".join(self.member(MANIFEST, size_max=MANIFEST_BYTES_MAX))
+    def manifest(self) -> backup_format.Manifest:
+        content = b"".join(self.member(backup_format.MANIFEST))
         try:
-            return msgspec.json.decode(content, type=Manifest)
+            return msgspec.json.decode(content, type=backup_format.Manifest)
         except msgspec.MsgspecError as error:
             raise BackupInvalid(f"its manifest cannot be read: {error}") from error
 
     def finish(self) -> None:
         """Check the checksums, and that nothing follows them."""
         sums = self._sums.copy()
-        expected = sums_text(sums)
-        found = b"".join(self.member(SUMS, len(expected)))
+        expected = backup_format.sums_text(sums)
+        found = b"".join(self.member(backup_format.SUMS, len(expected)))
         if found != expected:
             lines = set(found.decode(errors="replace").splitlines())
             wrong = (name for name, digest in sums if f"{digest}  {name}" not in lines)
-            raise BackupInvalid(f"{next(wrong, SUMS)} is not what was sent")
-        self._expect(end(), "its end")
+            raise BackupInvalid(f"{next(wrong, backup_format.SUMS)} is not what was sent")
+        self._expect(backup_format.END, "its end")
         if self._source.read(1):
             raise BackupInvalid("there is something after its end")
 
-    def member(
-        self, name: str, size: int | None = None, *, size_max: int | None = None
-    ) -> Iterator[bytes]:
+    def member(self, name: str, size: int | None = None) -> Iterator[bytes]:
         """The content of the next member, which must have this name and size, in pieces."""
         left = self._head(name, size)
-        if size_max is not None and left > size_max:
+        if size is None and left > backup_format.MANIFEST_BYTES_MAX:
             raise BackupInvalid("it is not a backup of tailrace")
-        after = padding(left)
+        after = backup_format.padding(left)
         check = hashlib.sha256()
         while left:
             piece = self._take(min(left, _PIECE_BYTES))

@@ -36,8 +36,6 @@ _NO_LINKS: Final = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.
 
 
 class RocksCopy(StoreCopy):
-    """A copy of an open database."""
-
     def __init__(
         self,
         directory: Path,

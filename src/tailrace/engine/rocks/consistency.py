@@ -42,8 +42,6 @@ _CRC_BYTES: Final = 4
 
 
 class Consistency:
-    """One check of the contents of a database."""
-
     def __init__(
         self,
         directory: Path,

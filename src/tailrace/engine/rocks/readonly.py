@@ -37,12 +37,7 @@ class OlderFormat(TailraceError):
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """
-    Lock a directory against servers, as RocksDB itself would.
-
-    Raises:
-        DirectoryInUse: A server uses it.
-    """
+    """Lock a directory, as RocksDB does. Raises DirectoryInUse if a server uses it."""
     number = _open_lock(directory / LOCK)
     if number is None:
         # Just restored: no server has used it yet, so there is no file to lock.

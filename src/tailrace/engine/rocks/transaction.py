@@ -26,8 +26,6 @@ _FILE: Final = b"f"
 
 
 class RocksTransaction(Transaction):
-    """Changes to several column families at once."""
-
     def __init__(self, store: "RocksStore") -> None:
         self.batch = WriteBatch(raw_mode=True)
         self._store = store
