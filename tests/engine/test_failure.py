@@ -33,7 +33,9 @@ def where(request: pytest.FixtureRequest) -> str:
 
 
 class TestAFailureIsFinal:
-    def test_all_that_is_pending_is_answered_as_unknown(self, either: Held, where: str) -> None:
+    def test_all_that_is_pending_gets_a_response_that_says_unknown(
+        self, either: Held, where: str
+    ) -> None:
         world, disk = either
         world.create(body=b"a")
         world.create(b"t")

@@ -176,7 +176,7 @@ def test_an_end_before_1970_does_not_break_the_batch(tmp_path: Path) -> None:
     """
     Goal: no accepted command fails half way, with a part of it in the batch.
 
-    Method: a moment for which the expiry index has no room; the create must be answered.
+    Method: a moment for which the expiry index has no room; the create must get a response.
     """
     past = parse_expires_at("1969-12-31T23:59:59Z")
     with World("rocks", tmp_path / "data") as world:

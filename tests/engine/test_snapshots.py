@@ -707,10 +707,10 @@ class TestServer:
             assert not task.done()
             gate.set()
             world.until(task.done)
-            answer = task.result()
-            assert answer.live is not None
-            answer.live.cancel()
-            headers = dict(answer.headers)
+            response = task.result()
+            assert response.live is not None
+            response.live.cancel()
+            headers = dict(response.headers)
             assert headers[b"Stream-Next-Offset"] != after.tail.encoded()
             assert headers[b"Stream-Up-To-Date"] == b"false"
 

@@ -34,9 +34,9 @@ def send(
     connection: Connection, method: str, path: str, body: bytes = b"", **headers: str
 ) -> bytes:
     sent = HEADERS | {name.replace("_", "-"): value for name, value in headers.items()}
-    answer = connection.request(method, path, sent, body)
-    assert answer.status < 300, (method, path, answer.status, answer.body)
-    return answer.body
+    response = connection.request(method, path, sent, body)
+    assert response.status < 300, (method, path, response.status, response.body)
+    return response.body
 
 
 def lines_of(connection: Connection, path: str) -> list[bytes]:
@@ -171,8 +171,8 @@ def judge(restored: ServerProcess, before: list[int], after: list[int]) -> None:
                 headers = HEADERS | {
                     "Producer-Id": "p", "Producer-Epoch": "1", "Producer-Seq": str(seq),
                 }  # fmt: skip
-                answer = connection.request("POST", path, headers, line(seq))
-                assert answer.status == status, (index, seq, answer.status, answer.body)
+                response = connection.request("POST", path, headers, line(seq))
+                assert response.status == status, (index, seq, response.status, response.body)
         first = lines_of(connection, "/v1/stream/first")
         second = lines_of(connection, "/v1/stream/second")
     assert first == [line(number).rstrip() for number in range(len(first))]
@@ -183,9 +183,9 @@ def judge(restored: ServerProcess, before: list[int], after: list[int]) -> None:
 
 def writer_count(connection: Connection, path: str, *, large: bool) -> int:
     """How many numbers there are, from the snapshot on; all are looked at."""
-    answer = connection.request("HEAD", path)
+    response = connection.request("HEAD", path)
     covered = 0
-    if (earliest := answer.headers.get("stream-earliest-offset")) is not None:
+    if (earliest := response.headers.get("stream-earliest-offset")) is not None:
         covered = int(earliest.split("_")[0])
     if covered:
         content = send(connection, "GET", f"{path}/snapshot/{earliest}")

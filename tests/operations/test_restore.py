@@ -33,13 +33,13 @@ def backup(tmp_path_factory: pytest.TempPathFactory) -> bytes:
             body = chance.randbytes(BLOB_BYTES)
             assert connection.request("PUT", "/rooms/one", headers, body).status == 201
             where = f"/rooms/one/snapshot/{1:016d}_{BLOB_BYTES:016d}"
-            answer = connection.request("PUT", where, headers, chance.randbytes(300_000))
-            assert answer.status == 204
-            answer = connection.request("POST", "/-/backup")
-        assert answer.status == 200
-        assert answer.headers["content-type"] == "application/x-tar"
-        assert int(answer.headers["content-length"]) == len(answer.body)
-        return answer.body
+            response = connection.request("PUT", where, headers, chance.randbytes(300_000))
+            assert response.status == 204
+            response = connection.request("POST", "/-/backup")
+        assert response.status == 200
+        assert response.headers["content-type"] == "application/x-tar"
+        assert int(response.headers["content-length"]) == len(response.body)
+        return response.body
 
 
 def restored(data: bytes, directory: Path) -> None:
