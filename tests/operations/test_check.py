@@ -143,7 +143,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "a record is missing": (remove_record, "the next record is at"),
     "the first record is missing": (remove_first_record, "are missing"),
     "all records are missing": (remove_all_records, "all its records are missing"),
-    "a record in another's place": (repeat_record, "not of its form"),
+    "a record at the offset of another": (repeat_record, "not of its form"),
     "a record is shorter": (shorten_record, "the next record is at"),
     "messages are cut elsewhere": (miscut_messages, "do not end where they should"),
     "a Stream-Seq from nowhere": (
@@ -159,20 +159,20 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "a stream has two names": (name_twice, "that of a stream of another name"),
     "a state is missing": (forget_state, "its checkpoint is missing"),
     "names are swapped": (swap_names, "do not belong together"),
-    "a bucket counts wrongly": (lambda store: put_row(store, (1, 3, 77)), "and says 3 of 77"),
+    "a bucket counts wrongly": (lambda store: put_row(store, (1, 3, 77)), "its row has 3 of 77"),
     "a bucket is missing": (lambda store: store._buckets.delete(b"rooms"), "and is missing"),
     "a stream is garbage": (
-        lambda store: discard(store, state_of(store, CHAT).id), "is in use, and to be removed",
+        lambda store: discard(store, state_of(store, CHAT).id), "is in use, and listed as garbage",
     ),
     "a retained record is garbage": (
-        lambda store: discard(store, state_of(store, CHAT).id, 9), "retained is to be removed",
+        lambda store: discard(store, state_of(store, CHAT).id, 9), "retains are listed as garbage",
     ),
-    "it would never end": (unschedule, "not in the index"),
+    "it would never expire": (unschedule, "not in the expiry index"),
     "records without a stream": (orphan_records, "which does not exist"),
     "a snapshot is missing": (lose_snapshot, "its snapshot is missing"),
     "a snapshot is another": (change_snapshot, "not what was stored"),
-    "ids would be given again": (
-        lambda store: store._db.put(b"next_id", ID.pack(5)), "the next one is said to be 5",
+    "ids would be used again": (
+        lambda store: store._db.put(b"next_id", ID.pack(5)), "the next id is 5",
     ),
 }  # fmt: skip
 

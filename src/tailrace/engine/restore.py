@@ -8,7 +8,7 @@ Rule 2: only names that a data directory has are accepted. Links, directories, m
 manifest does not name, and repeated members are refused.
 
 Rule 3: the result becomes a database when everything is in it and durable. A directory that did not
-exist is renamed into place then. An existing one is filled, so that its owner, permissions and
+exist is renamed to its path then. An existing one is filled, so that its owner, permissions and
 mounts stay; CURRENT, without which there is no database, is moved last.
 """
 

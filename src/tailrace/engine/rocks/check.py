@@ -1,12 +1,12 @@
 """
 `tailrace check`: whether a data directory is what was written to it. Nothing in it is changed.
 
-First the files that RocksDB does not verify when it is asked for all that it has: the MANIFEST, the
+First the files that a scan through RocksDB does not verify, or not completely: the MANIFEST, the
 write-ahead logs (`logs`) and the blocks of tables (`tables`). Then the contents (`consistency`), by
-reading everything through RocksDB, which verifies the checksums of what it reads: blob files
-included.
+reading all streams through RocksDB, which verifies the checksums of what it reads, also of values
+in blob files.
 
-A form that is not known here is not damage: it is reported as not checked.
+A form that is unknown here is not damage: it is reported as not checked.
 
 Not read: RocksDB's own LOG files, LOCK, IDENTITY and OPTIONS, which are not needed to serve; files
 and values that nothing refers to, which a start or a compaction removes without reading them.

@@ -4,7 +4,7 @@ Checks that the contents of a database are consistent.
     states     each is the result of its records (`replay`), and has its name and its snapshot
     names      each has a state
     records    each is of a stream, or garbage
-    buckets    each has the streams and bytes that its row says
+    buckets    each has as many streams and bytes as its row has
     expiry     each stream that expires has an entry
     garbage    none of it is in use
     ids        all are below the next id
@@ -106,7 +106,7 @@ class Consistency:
         if state.snapshot is not None:
             self._check_snapshot(name, state.snapshot)
         if (state.ttl_s, state.expires_at) != (None, None) and not has(self._expiring, stream_id):
-            self._report(Finding("it ends, and is not in the index of those that do", stream=name))
+            self._report(Finding("it expires, and is not in the expiry index", stream=name))
         if bucket := bucket_of(key):
             counted = self._buckets.setdefault(bucket, [0, 0])
             counted[0] += 1
@@ -213,10 +213,10 @@ class Consistency:
             stored = self._reader.get("states", ID.pack(entry.id))
             if entry.until is None:
                 if stored is not None or has(self._snapshots, entry.id):
-                    self._reader.report(f"{entry.id} is in use, and to be removed")
+                    self._reader.report(f"id {entry.id} is in use, and listed as garbage")
             elif stored is not None and decode_state(stored).earliest.byte < entry.until:
                 name = stream_name(key_of_state(stored))
-                self._report(Finding("what is retained is to be removed", stream=name))
+                self._report(Finding("records that it retains are listed as garbage", stream=name))
 
     def _check_buckets(self) -> None:
         counts_bytes = self._reader.get("default", UNCOUNTED) is None
@@ -228,7 +228,7 @@ class Consistency:
                 streams, size = counted
                 self._reader.report(
                     f"bucket {key.decode(errors='backslashreplace')} has {streams} streams of "
-                    f"{size} bytes, and says {stored[0]} of {stored[1]}"
+                    f"{size} bytes, and its row has {stored[0]} of {stored[1]}"
                 )
         for key in self._buckets if not self._reader.partial else ():
             self._reader.report(
@@ -239,9 +239,7 @@ class Consistency:
         stored = self._reader.get("default", NEXT_ID)
         next_id = 1 if stored is None else ID.unpack(stored)[0]
         if self._highest_id >= next_id:
-            self._reader.report(
-                f"id {self._highest_id} is in use, and the next one is said to be {next_id}"
-            )
+            self._reader.report(f"id {self._highest_id} is in use, and the next id is {next_id}")
 
 
 def _is_of(state: bytes, key: bytes) -> bool:

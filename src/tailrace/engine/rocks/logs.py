@@ -3,8 +3,8 @@ The form of RocksDB's logs, its write-ahead log and its MANIFEST: records in blo
 
     u32 checksum, u16 length, u8 kind, bytes        kind: 1 whole, 2 first, 3 middle, 4 last
 
-A piece never crosses the end of a block; a rest shorter than a header is zeros. RocksDB cannot be
-asked about damage here: it takes the first piece that does not fit for the end of the log.
+A piece never crosses the end of a block; a rest shorter than a header is zeros. RocksDB does not
+report damage here: it takes the first damaged piece for the end of the log.
 
 A log is torn if it ends inside of a record and no checksum fails: a writer that is killed leaves it
 so. The checksum of the last piece cannot be verified then, and its length is in no checksum. If the

@@ -1,8 +1,8 @@
 """
 The checksums of all blocks of a table.
 
-RocksDB verifies the blocks that it reads, and cannot be asked to verify the others: data that
-a deleted range covers, which a scan skips and a compaction fails on, and filters.
+RocksDB verifies the blocks that it reads. It does not read filters, nor data that a deleted range
+covers: a scan skips that data, and a compaction fails if it is damaged.
 
 A table ends with a footer. Before it is the metaindex, which says where filter, index and
 properties are; the index says where the data is. Each block is followed by a byte for its
