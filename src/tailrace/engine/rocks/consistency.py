@@ -135,8 +135,7 @@ class Consistency:
                 if self._reader.get("garbage", ID.pack(seen)) is None:
                     self._reader.report(f"there are records of stream {seen}, which does not exist")
         except Exception as error:  # rocksdict raises plain Exception
-            self._reader.report(f"records cannot be read: {error}")
-            self._reader.partial = True
+            self._reader.fail("records", error)
 
     def _check_names(self) -> None:
         for key, value in self._reader.walk("names"):
@@ -199,12 +198,9 @@ class Consistency:
     # -- the rest ----------------------------------------------------------------------------
 
     def _read_expiry(self) -> None:
-        found = array("Q")
-        for key in self._reader.keys("expiry"):
-            found.append(PAIR.unpack(key)[1])
+        found = (PAIR.unpack(key)[1] for key in self._reader.keys("expiry"))
         self._expiring = array("Q", sorted(found))
-        if found:
-            self._highest_id = max(self._highest_id, self._expiring[-1])
+        self._highest_id = max([self._highest_id, *self._expiring[-1:]])
 
     def _check_garbage(self) -> None:
         for key, value in self._reader.walk("garbage"):
