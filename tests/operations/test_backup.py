@@ -238,7 +238,7 @@ def whole(server: ServerProcess, data: bytes, directory: Path) -> None:
     is_gone(server)
 
 
-def test_one_at_a_time_and_what_is_deleted_meanwhile_is_in_it(
+def test_one_backup_at_a_time_and_it_has_what_is_deleted_meanwhile(
     server: ServerProcess, tmp_path: Path
 ) -> None:
     with under_way(server) as (connection, head):
@@ -257,7 +257,7 @@ def test_one_at_a_time_and_what_is_deleted_meanwhile_is_in_it(
         assert again.request("HEAD", "/v1/stream/later").status == 404
 
 
-def test_a_client_that_goes_leaves_nothing_behind(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_client_that_disconnects_leaves_no_copy(server: ServerProcess, tmp_path: Path) -> None:
     with under_way(server) as (connection, _):
         connection.reset()
         is_gone(server)
@@ -268,9 +268,7 @@ def test_a_client_that_goes_leaves_nothing_behind(server: ServerProcess, tmp_pat
     is_gone(server)
 
 
-def test_a_server_that_is_killed_leaves_nothing_behind(
-    server: ServerProcess, tmp_path: Path
-) -> None:
+def test_a_server_that_is_killed_leaves_no_copy(server: ServerProcess, tmp_path: Path) -> None:
     with under_way(server):
         server.kill()
     assert copy_of(server).is_dir()
@@ -279,7 +277,7 @@ def test_a_server_that_is_killed_leaves_nothing_behind(
     whole(server, request("POST", f"{server.url}/-/backup").body, tmp_path / "restored")
 
 
-def test_a_server_that_is_stopped_leaves_nothing_behind(server: ServerProcess) -> None:
+def test_a_server_that_is_stopped_leaves_no_copy(server: ServerProcess) -> None:
     server.args = ("--drain-s", "0.2")
     server.restart()
     with under_way(server):
@@ -322,7 +320,7 @@ def test_streams_in_memory_have_no_backup(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["broken off", "interrupted"])
-def test_one_that_ends_early_leaves_no_file(end: str, tmp_path: Path) -> None:
+def test_a_truncated_download_leaves_no_file(end: str, tmp_path: Path) -> None:
     """By the server's end, and by Ctrl-C; what was there before stays."""
     target = tmp_path / "backup.tar"
     target.write_bytes(b"of yesterday")

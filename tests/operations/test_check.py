@@ -178,7 +178,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_what_does_not_fit_together_is_found(copied: Path, name: str) -> None:
+def test_inconsistent_contents_are_found(copied: Path, name: str) -> None:
     """Every checksum fits: only the meaning is wrong."""
     damage, expected = DAMAGES[name]
     store = RocksStore(copied)
@@ -283,7 +283,7 @@ def test_damage_that_rocksdb_finds_is_reported_with_its_file(copied: Path) -> No
     assert not any("/" in finding.problem for finding in found), found
 
 
-def test_check_asks_to_stop_a_running_server(tmp_path: Path) -> None:
+def test_check_refuses_the_directory_of_a_running_server(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
         with Connection.to(server.url) as connection:
             headers = {"Content-Type": TEXT}

@@ -56,7 +56,7 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def test_directories_that_had_to_be_made_are_synced(tmp_path: Path, synced: list[str]) -> None:
+def test_created_directories_are_synced(tmp_path: Path, synced: list[str]) -> None:
     directory = tmp_path / "one" / "two" / "data"
     source = io.BytesIO(small_backup())
     restore(source, directory, FORMAT_VERSION, lambda _: lambda _: None)
