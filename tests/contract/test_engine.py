@@ -1,4 +1,4 @@
-"""The same answers from an engine over every store, hot, evicted and reopened."""
+"""The same responses from an engine over every store, hot, evicted and reopened."""
 
 from collections.abc import Callable
 

@@ -351,8 +351,8 @@ class TestExpiry:
         for at in range(40):
             world.create(key(b"%d" % at), ttl_s=1)
         world.now += 1000
-        answers = [drop(world) for _ in range(3)]
-        assert answers == ["bucket-not-empty", "bucket-not-empty", "deleted"]
+        responses = [drop(world) for _ in range(3)]
+        assert responses == ["bucket-not-empty", "bucket-not-empty", "deleted"]
 
     def test_a_ttl_that_slid_is_not_over(self, open_world: OpenWorld) -> None:
         """The index has the old moment: the stream is asked, not the index."""
@@ -883,8 +883,8 @@ class Model:
         return [name for name in every if name.startswith(prefix) and name > after][: most + 1]
 
 
-def _missing(answer: str) -> bool:
-    return answer in ("bucket-not-found", "stream-not-found")
+def _missing(response: str) -> bool:
+    return response in ("bucket-not-found", "stream-not-found")
 
 
 class BucketsAgainstModel(RuleBasedStateMachine):
@@ -940,13 +940,13 @@ class BucketsAgainstModel(RuleBasedStateMachine):
 
         self.world.run(submit())
         self.world.until(lambda: len(replies) == len(steps))
-        answers = [result(replies[at]) for at in range(len(steps))]
+        responses = [result(replies[at]) for at in range(len(steps))]
         for at, step in enumerate(steps):
-            if isinstance(step, StreamStep) and step.what != "create" and _missing(answers[at]):
+            if isinstance(step, StreamStep) and step.what != "create" and _missing(responses[at]):
                 # A refusal may be from before the bucket was created or deleted.
                 assert _missing(expected[at])
-                expected[at] = answers[at]
-        assert answers == expected
+                expected[at] = responses[at]
+        assert responses == expected
 
     def command(self, step: StreamStep) -> Create | Append | Delete | Publish:
         """What a step means to the engine, before the model has taken it."""

@@ -2,7 +2,7 @@
 Random commands on a handful of streams, with evictions and restarts, against the naive model.
 
 The engine keeps three streams hot at most, so that most commands meet a stream that was just
-forgotten; the answers, and every byte, must be those of a model that never forgets.
+forgotten; the responses, and every byte, must be those of a model that never forgets.
 """
 
 import shutil
@@ -94,14 +94,14 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
         self.world.run(submit())
         self.world.until(lambda: len(replies) == len(commands))
-        answers = [replies[at] for at in range(len(commands))]
-        assert [result(answer) for answer in answers] == expected
-        for (key, _), answer in zip(commands, answers, strict=True):
-            if result(answer) == "created":
-                assert isinstance(answer, tuple) and answer[1] is not None
-                assert answer[1].id not in self.used
-                self.used.add(answer[1].id)
-                self.ids[key] = answer[1].id
+        responses = [replies[at] for at in range(len(commands))]
+        assert [result(response) for response in responses] == expected
+        for (key, _), response in zip(commands, responses, strict=True):
+            if result(response) == "created":
+                assert isinstance(response, tuple) and response[1] is not None
+                assert response[1].id not in self.used
+                self.used.add(response[1].id)
+                self.ids[key] = response[1].id
 
     @rule(key=KEYS, limit=st.integers(0, 60), data=st.data())
     def read(self, key: bytes, limit: int, data: st.DataObject) -> None:

@@ -983,7 +983,7 @@ class TestFormat1:
 
 
 class TestPins:
-    """`engine.pins`: what long answers still read is not reclaimed until they are done."""
+    """`engine.pins`: what long responses still read is not reclaimed until they are done."""
 
     STATE = new_state(4, tail=Offset(9, 90), earliest=Offset(2, 20))
 

@@ -2,7 +2,7 @@
 A server with buckets as one would write it on a whiteboard: dicts of streams, each a list of
 messages and perhaps a snapshot.
 
-It shares no code with the server. Every method returns what the answer must be; the rules of
+It shares no code with the server. Every method returns what the response must be; the rules of
 appends are those of the model that the protocol's own tests use.
 """
 
@@ -53,22 +53,22 @@ def parse_token(text: str) -> Place | None:
 
 @dataclass
 class Expected:
-    """What an answer must be: status, code of an error, headers (None: not there), body."""
+    """What a response must be: status, code of an error, headers (None: not there), body."""
 
     status: int
     code: str | None = None
     headers: dict[str, str | None] = field(default_factory=dict)
     check_body: Callable[[Response], object] | None = None
 
-    def check(self, answer: Response) -> None:
-        assert answer.status == self.status, (answer, self)
-        if self.code is not None and answer.body:
-            check_problem(answer, self.status, self.code)
-        check_common(answer)
-        found = {name: answer.headers.get(name) for name in self.headers}
-        assert found == self.headers, answer
+    def check(self, response: Response) -> None:
+        assert response.status == self.status, (response, self)
+        if self.code is not None and response.body:
+            check_problem(response, self.status, self.code)
+        check_common(response)
+        found = {name: response.headers.get(name) for name in self.headers}
+        assert found == self.headers, response
         if self.check_body is not None:
-            self.check_body(answer)
+            self.check_body(response)
 
 
 def refused(code: str, **headers: str) -> Expected:
@@ -77,10 +77,10 @@ def refused(code: str, **headers: str) -> Expected:
 
 
 def exactly(body: bytes) -> Callable[[Response], object]:
-    def check(answer: Response) -> None:
+    def check(response: Response) -> None:
         # Not by assert alone: a difference in megabytes is nothing to print.
-        assert len(answer.body) == len(body)
-        assert answer.body == body, "other bytes"
+        assert len(response.body) == len(body)
+        assert response.body == body, "other bytes"
 
     return check
 
@@ -129,7 +129,7 @@ class StreamModel(Model):
     def closed_header(self) -> str | None:
         return TRUE if self.closed else None
 
-    # -- what answers must be ----------------------------------------------------------------
+    # -- what responses must be ----------------------------------------------------------------
 
     def head(self) -> Expected:
         snapshot = self.snapshot
@@ -146,7 +146,7 @@ class StreamModel(Model):
         )
 
     def read(self, offset: str | None, chunk_bytes: int) -> tuple[Expected, str | None]:
-        """What a read must be answered, and where the next one starts, if there is more."""
+        """What the response to a read must be, and where the next one starts, if there is more."""
         if offset == "now":
             return self._chunk(self.tail, 0), None
         if offset in (None, "-1"):
@@ -213,8 +213,8 @@ class StreamModel(Model):
             return refused("snapshot-not-found")
         at = token(self.snapshot.at)
 
-        def check(answer: Response) -> None:
-            assert answer.headers["location"].endswith(f"/snapshot/{at}"), answer
+        def check(response: Response) -> None:
+            assert response.headers["location"].endswith(f"/snapshot/{at}"), response
 
         return Expected(307, headers={"stream-snapshot-offset": at}, check_body=check)
 
@@ -236,8 +236,8 @@ class StreamModel(Model):
         first = (OCTETS, b"") if snapshot is None else (snapshot.content_type, snapshot.content)
         parts = [first, *((self.content_type, message) for message in self.retained)]
 
-        def check(answer: Response) -> None:
-            found = split_strictly(answer.headers["content-type"], answer.body)
+        def check(response: Response) -> None:
+            found = split_strictly(response.headers["content-type"], response.body)
             assert len(found) == len(parts)
             for at, (part, (content_type, body)) in enumerate(zip(found, parts, strict=True)):
                 assert part.content_type == content_type, at
@@ -307,8 +307,8 @@ class ServerModel:
             return refused("bucket-not-found")
         streams = len(self.buckets[bucket])
 
-        def check(answer: Response) -> None:
-            content = json.loads(answer.body)
+        def check(response: Response) -> None:
+            content = json.loads(response.body)
             assert (content["bucket_id"], content["streams"]) == (bucket, streams)
 
         return Expected(200, headers={"content-type": "application/json"}, check_body=check)
@@ -322,8 +322,8 @@ class ServerModel:
             ids = [name for name in ids if name.encode() > after.encode()]
         page, more = ids[:limit], len(ids) > limit
 
-        def check(answer: Response) -> None:
-            content = json.loads(answer.body)
+        def check(response: Response) -> None:
+            content = json.loads(response.body)
             items = content.pop("streams")
             assert isinstance(content.pop("position"), str)
             assert content == {

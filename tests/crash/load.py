@@ -136,12 +136,12 @@ class Load:
         try:
             while True:
                 log = chance.choice(self.slots).log
-                answer = link.request("GET", f"{log.path}?offset=now")
-                if answer.status == 404:
+                response = link.request("GET", f"{log.path}?offset=now")
+                if response.status == 404:
                     continue
-                end = int(answer.headers["stream-next-offset"].partition("_")[2])
+                end = int(response.headers["stream-next-offset"].partition("_")[2])
                 log.seen_end = max(log.seen_end, end)
-                log.seen_closed |= answer.headers.get("stream-closed") == "true"
+                log.seen_closed |= response.headers.get("stream-closed") == "true"
         except ServerGone:
             pass
         finally:
@@ -183,7 +183,7 @@ class Link:
             self._lost(error)
 
     def request_and_vanish(self, path: str, headers: dict[str, str], body: bytes) -> None:
-        """Send, and break the connection before the answer can come."""
+        """Send, and break the connection before the response can come."""
         connection = self.send("POST", path, headers, body)
         self._connection = None
         connection.reset()
@@ -191,7 +191,7 @@ class Link:
     def _lost(self, error: Exception) -> NoReturn:
         self.close()
         if isinstance(error, TimeoutError):
-            raise AssertionError("the server did not answer") from error
+            raise AssertionError("the server did not respond") from error
         if not self._load.ending.is_set():
             raise AssertionError("the connection broke while the server lived") from error
         raise ServerGone from error
@@ -246,9 +246,9 @@ class Client:
             with log.lock:
                 if log.created is Fate.ABSENT:
                     log.created = Fate.UNKNOWN
-            answer = link.request("PUT", log.path, {"Content-Type": JSON if json else OCTETS})
+            response = link.request("PUT", log.path, {"Content-Type": JSON if json else OCTETS})
             # 409: another client has closed it already.
-            assert answer.status in (200, 201, 409), answer
+            assert response.status in (200, 201, 409), response
             log.created = Fate.STORED
             self._created.add(log)
         return slot, log
@@ -271,27 +271,27 @@ class Client:
         body = pack(writer, seq, chance.randbytes(size_of_message(chance)))
         return body, digest(body)
 
-    def _answered(self, slot: Slot, log: Log, sent: Sent, answer: Response) -> None:
-        """An append that was answered: stored, or refused because the stream was closed."""
+    def _responded(self, slot: Slot, log: Log, sent: Sent, response: Response) -> None:
+        """An append that got a response: stored, or refused because the stream was closed."""
         sent.retried = False
-        if answer.status in (200, 204):
-            assert sent.fate is not Fate.ABSENT, (log.path, answer)
+        if response.status in (200, 204):
+            assert sent.fate is not Fate.ABSENT, (log.path, response)
             sent.fate = Fate.STORED
             return
-        assert answer.status == 409, (log.path, answer)
-        assert answer.headers["stream-closed"] == "true", (log.path, answer)
+        assert response.status == 409, (log.path, response)
+        assert response.headers["stream-closed"] == "true", (log.path, response)
         slot.next(log)
 
     def _post(self, link: Link, *, json: bool, closes: bool = False) -> None:
         slot, log = self._slot(link, json=json)
         sent, body = self._message(log, self._name, closes=closes)
         headers = {"Content-Type": JSON if json else OCTETS, **(CLOSE if closes else {})}
-        answer = link.request("POST", log.path, headers, body)
-        self._answered(slot, log, sent, answer)
-        if answer.status == 409:
+        response = link.request("POST", log.path, headers, body)
+        self._responded(slot, log, sent, response)
+        if response.status == 409:
             sent.fate = Fate.ABSENT
         else:
-            sent.end = int(answer.headers["stream-next-offset"].partition("_")[2])
+            sent.end = int(response.headers["stream-next-offset"].partition("_")[2])
         if closes:
             slot.next(log)
 
@@ -309,9 +309,9 @@ class Client:
                 with log.lock:
                     if log.closed is Fate.ABSENT:
                         log.closed = Fate.UNKNOWN
-                answer = link.request("POST", log.path, CLOSE)
-                assert answer.status == 204, answer
-                assert answer.headers["stream-closed"] == "true", answer
+                response = link.request("POST", log.path, CLOSE)
+                assert response.status == 204, response
+                assert response.headers["stream-closed"] == "true", response
                 log.closed = Fate.STORED
                 slot.next(log)
             case 1:
@@ -353,25 +353,25 @@ class Client:
             slot.next(log)
 
     def _finish_pending(self, link: Link, log: Log) -> None:
-        """Send a producer's message until it is answered."""
+        """Send a producer's message until it gets a response."""
         producer = self._producers[log]
         if producer.pending is None:
             return
         place, body, closes = producer.pending
         sent = log.sent[producer.id, place]
-        answer = link.request("POST", log.path, self._claim(log, producer, closes), body)
+        response = link.request("POST", log.path, self._claim(log, producer, closes), body)
         slot = next(slot for slot in self._load.slots if log in slot.lives)
         stored = sent.fate is Fate.STORED
-        if answer.status == 200:
+        if response.status == 200:
             assert not stored, f"{log.path}: {producer} was stored and is taken as new"
-            sent.end = int(answer.headers["stream-next-offset"].partition("_")[2])
-        if answer.status == 409:
+            sent.end = int(response.headers["stream-next-offset"].partition("_")[2])
+        if response.status == 409:
             # Closed by another: the headers tell whether this message came before that.
-            known = (answer.headers.get("producer-epoch"), answer.headers.get("producer-seq"))
+            known = (response.headers.get("producer-epoch"), response.headers.get("producer-seq"))
             has_it = known[0] == str(producer.epoch) and int(known[1] or -1) >= producer.seq
-            assert has_it or not stored, (log.path, producer, answer)
+            assert has_it or not stored, (log.path, producer, response)
             sent.fate = Fate.STORED if has_it else Fate.ABSENT
-        self._answered(slot, log, sent, answer)
+        self._responded(slot, log, sent, response)
         producer.pending = None
         producer.seq += 1
 
@@ -394,12 +394,12 @@ class Client:
             self._create_owned(link, owned)
         elif self._chance.random() < 0.1:
             owned.then = None
-            answer = link.request("DELETE", owned.path)
-            assert answer.status == 204, answer
+            response = link.request("DELETE", owned.path)
+            assert response.status == 204, response
             owned.settle(done=True)
         elif life.closed:
-            answer = link.request("POST", owned.path, {"Content-Type": OCTETS}, b"too late")
-            assert answer.status == 409, answer
+            response = link.request("POST", owned.path, {"Content-Type": OCTETS}, b"too late")
+            assert response.status == 409, response
             owned.then = None
             assert link.request("DELETE", owned.path).status == 204
             owned.settle(done=True)
@@ -416,8 +416,8 @@ class Client:
             contents = (mark,)
         closed = chance.random() < 0.1
         owned.then = Life(contents, closed)
-        answer = link.request("PUT", owned.path, {**headers, **(CLOSE if closed else {})}, body)
-        assert answer.status == 201, answer
+        response = link.request("PUT", owned.path, {**headers, **(CLOSE if closed else {})}, body)
+        assert response.status == 201, response
         owned.settle(done=True)
 
     def _append_owned(self, link: Link, owned: Owned, life: Life) -> None:
@@ -429,8 +429,8 @@ class Client:
             body, mark = self._owned_body(owned)
             contents = (*contents, mark)
         owned.then = Life(contents, closes)
-        answer = link.request("POST", owned.path, headers, body)
-        assert answer.status == 204, answer
+        response = link.request("POST", owned.path, headers, body)
+        assert response.status == 204, response
         owned.settle(done=True)
 
     def _owned_body(self, owned: Owned) -> tuple[bytes, bytes]:

@@ -1,6 +1,6 @@
 """What streams must hold after a crash, given what was sent and what was acknowledged.
 
-A request that was answered has one fate. One that was cut off has two: stored whole, or not at
+A request that got a response has one fate. One that was cut off has two: stored whole, or not at
 all. The first look after a restart decides which, and from then on it must stay so.
 """
 
@@ -14,14 +14,14 @@ from enum import Enum
 from tests.support.payloads import Message, unpack_all, unpack_json_all
 from tests.support.reading import Content
 
-# A writer whose name ends so sends without waiting for an answer: its order is not defined.
+# A writer whose name ends so sends without waiting for a response: its order is not defined.
 UNORDERED = "~"
 
 
 class Fate(Enum):
     """What is known of a request."""
 
-    UNKNOWN = "sent, no answer"
+    UNKNOWN = "sent, no response"
     STORED = "acknowledged, or seen after a crash"
     ABSENT = "refused, or not there after a crash"
 
@@ -37,7 +37,7 @@ class Sent:
     digest: bytes
     closes: bool
     fate: Fate = Fate.UNKNOWN
-    # Where it ends in the stream, if the answer said so.
+    # Where it ends in the stream, if the response said so.
     end: int | None = None
     # A producer will send it again until it is acknowledged.
     retried: bool = False
@@ -144,7 +144,7 @@ class Owned:
         self.seq = 0
 
     def settle(self, *, done: bool) -> None:
-        """The request under way was answered."""
+        """The request under way got a response."""
         if done:
             self.now = self.then
         self.then = self.now

@@ -1,7 +1,7 @@
 """
 Appends, snapshots and short lives in buckets until the server dies, and what must be left then.
 
-A request that was answered has one fate; one that was cut off has two, and the first look after a
+A request that got a response has one fate; one that was cut off has two, and the first look after a
 restart decides which. A snapshot that was not sent to its end has only one: it is not there.
 
 Run as a module, this is a server that reclaims what is superseded almost at once, so that what a
@@ -95,14 +95,14 @@ class Boot:
     tail: Place
 
 
-def read_bootstrap(answer: Response) -> Boot | None:
+def read_bootstrap(response: Response) -> Boot | None:
     """What a bootstrap tells, which must be complete; None for 404."""
-    if answer.status == 404:
+    if response.status == 404:
         return None
-    assert answer.status == 200, answer
-    first, *rest = split_strictly(answer.headers["content-type"], answer.body)
-    at = answer.headers["stream-snapshot-offset"]
-    tail = parse_token(answer.headers["stream-next-offset"])
+    assert response.status == 200, response
+    first, *rest = split_strictly(response.headers["content-type"], response.body)
+    at = response.headers["stream-snapshot-offset"]
+    tail = parse_token(response.headers["stream-next-offset"])
     assert tail is not None
     place = parse_token(at)
     assert (place is None) == (at == "-1")
@@ -287,16 +287,16 @@ class Uploads(Link):
             phase = "sent"
             if large:
                 self._snapshots.reached(Moment.SENT)
-            answer = connection.read_response("PUT")
+            response = connection.read_response("PUT")
         except (OSError, ProtocolError) as error:
             if large and self._snapshots.ending.is_set():
                 self._snapshots.interrupted[phase] += 1
             self._lost(error)
-        if answer.status == 204:
+        if response.status == 204:
             self._snapshots.reached(Moment.ANSWERED)
-        if answer.headers.get("connection") == "close":
+        if response.headers.get("connection") == "close":
             self.close()
-        return answer
+        return response
 
     def _whole(self, sent: Publication) -> None:
         """From here on it may be stored, whatever becomes of the connection."""
@@ -349,9 +349,9 @@ class Writer(SnapshotClient):
         }
         with feed.lock:
             feed.sent.update(items)
-        answer = link.request("POST", feed.path, {"Content-Type": kind}, body)
-        assert answer.status == 204, answer
-        end = parse_token(answer.headers["stream-next-offset"])
+        response = link.request("POST", feed.path, {"Content-Type": kind}, body)
+        assert response.status == 204, response
+        end = parse_token(response.headers["stream-next-offset"])
         assert end is not None
         with feed.lock:
             message, byte = end
@@ -389,15 +389,15 @@ class Publisher(SnapshotClient):
         with feed.lock:
             feed.publications.append(sent)
         vanish = len(content) > 2 * PIECE_BYTES and chance.random() < 0.1
-        answer = link.publish(feed.path, content, sent, vanish=vanish)
-        if answer is None:
+        response = link.publish(feed.path, content, sent, vanish=vanish)
+        if response is None:
             sent.fate = Fate.ABSENT
-        elif answer.status == 204:
+        elif response.status == 204:
             sent.fate = Fate.STORED
         else:
             # Another client was there first.
-            assert problem_code(answer) in ("snapshot-conflict", "offset-gone"), answer
-            assert not self._large, answer
+            assert problem_code(response) in ("snapshot-conflict", "offset-gone"), response
+            assert not self._large, response
             sent.fate = Fate.ABSENT
 
     def _content(self) -> bytes:
@@ -432,20 +432,20 @@ class Mayfly(SnapshotClient):
         life = brief.now
         if life is None:
             brief.then, brief.tail = Life(), (0, 0)
-            answer = link.request("PUT", brief.path, {"Content-Type": OCTETS})
-            assert answer.status == 201, answer
+            response = link.request("PUT", brief.path, {"Content-Type": OCTETS})
+            assert response.status == 201, response
         elif self._chance.random() < 0.3:
             brief.then = None
-            answer = link.request("DELETE", brief.path)
-            assert answer.status == 204, answer
+            response = link.request("DELETE", brief.path)
+            assert response.status == 204, response
         elif life.messages and self._chance.random() < 0.5:
             self._cover(link, brief)
         else:
             raw = self.bytes_of(1, 500)
             brief.then = Life(life.snapshot, (*life.messages, digest(raw)))
-            answer = link.request("POST", brief.path, {"Content-Type": OCTETS}, raw)
-            assert answer.status == 204, answer
-            brief.tail = parse_token(answer.headers["stream-next-offset"]) or (0, 0)
+            response = link.request("POST", brief.path, {"Content-Type": OCTETS}, raw)
+            assert response.status == 204, response
+            brief.tail = parse_token(response.headers["stream-next-offset"]) or (0, 0)
         brief.settle()
 
     def _cover(self, link: Uploads, brief: Brief) -> None:
@@ -454,9 +454,9 @@ class Mayfly(SnapshotClient):
         )  # fmt: skip
         brief.then = Life(digest(content))
         sent = Publication(brief.tail, digest(content), len(content))
-        answer = link.publish(brief.path, content, sent)
-        assert answer is not None
-        assert answer.status == 204, answer
+        response = link.publish(brief.path, content, sent)
+        assert response is not None
+        assert response.status == 204, response
 
 
 class SnapshotLoad(Load):
@@ -571,9 +571,9 @@ class SnapshotLoad(Load):
             gone = [first]
             if older is not None:
                 gone.append(connection.request("GET", f"{feed.path}?offset={token(older)}"))
-            for answer in gone:
-                assert (answer.status, problem_code(answer)) == (410, "offset-gone"), answer
-                assert answer.headers["stream-earliest-offset"] == earliest
+            for response in gone:
+                assert (response.status, problem_code(response)) == (410, "offset-gone"), response
+                assert response.headers["stream-earliest-offset"] == earliest
             assert latest.status == 307
             assert latest.headers["location"].endswith(f"{feed.path}/snapshot/{earliest}")
             snapshot = connection.request("GET", f"{feed.path}/snapshot/{earliest}")
@@ -585,11 +585,11 @@ class SnapshotLoad(Load):
     def _check_catch_up(self, connection: Connection, feed: Feed, boot: Boot) -> None:
         offset, body = token(boot.at or (0, 0)), b""
         while True:
-            answer = connection.request("GET", f"{feed.path}?offset={offset}")
-            assert answer.status == 200, answer
-            body += answer.body[1:-1] + b"," if feed.json else answer.body
-            offset = answer.headers["stream-next-offset"]
-            if answer.headers.get("stream-up-to-date") == "true":
+            response = connection.request("GET", f"{feed.path}?offset={offset}")
+            assert response.status == 200, response
+            body += response.body[1:-1] + b"," if feed.json else response.body
+            offset = response.headers["stream-next-offset"]
+            if response.headers.get("stream-up-to-date") == "true":
                 break
         joined = b"".join(raw + b"," for raw in boot.messages) if feed.json else b"".join(
             boot.messages

@@ -33,7 +33,7 @@ def test_kill_under_load(tmp_path: Path, name: str, pytestconfig: pytest.Config)
     Method: several clients append, send JSON batches, produce with retries, create, close and
     delete on about forty streams. The server is killed at a random moment, sometimes once more
     while it recovers, and started again on the same data; every stream is read and compared with
-    a model of what was sent and answered. Producers then retry what was cut off.
+    a model of what was sent and received. Producers then retry what was cut off.
     """
     kills = KILLS if pytestconfig.getoption("--all-tests") else KILLS_QUICK
     with seeded("kill", name) as chance, ServerProcess(tmp_path / "data") as server:

@@ -38,7 +38,7 @@ def test_kill_while_snapshots_are_published(tmp_path: Path, kind: str) -> None:
     Method: writers append, publishers send snapshots of all sizes, some break off, and others
     create and delete streams and buckets. The server is killed while uploads are under way, as
     soon as one is sent, as soon as one is acknowledged, and at any moment, sometimes once more
-    while it recovers; then everything is read and compared with what was sent and answered. On a
+    while it recovers; then everything is read and compared with what was sent and received. On a
     server that always sweeps, kills fall amid reclaiming too.
     """
     with seeded("kill-snapshots", kind) as chance, KINDS[kind](tmp_path / "data") as server:
@@ -80,9 +80,9 @@ def test_kill_right_after_the_response(tmp_path: Path, size: int) -> None:
             server.kill()
         server.start()
         with Connection.to(server.url, HANG_S) as connection:
-            answer = connection.request("GET", path)
-            assert answer.status == 200
-            assert answer.body == second
+            response = connection.request("GET", path)
+            assert response.status == 200
+            assert response.body == second
             assert connection.request("GET", "/bucket/s?offset=-1").status == 410
             if size > 256 << 10:
                 assert digest(second) in stored_files(server.data_dir)

@@ -3,7 +3,7 @@ Any history of buckets, streams and snapshots, over HTTP and over restarts, agai
 
 One real server on RocksDB serves all examples, each in buckets of its own, and reclaims what is
 superseded all the time. It is stopped and killed in between; nothing is under way then, so that all
-that was answered must be there.
+that got a response must be there.
 """
 
 from __future__ import annotations
@@ -207,8 +207,8 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
         name = self.names[bucket]
         while True:
             query = f"prefix={quote(prefix)}&after={quote(after)}&limit={limit}"
-            answer = self.ask("GET", name, "streams", query=query)
-            self.model.list(name, prefix, after, limit).check(answer)
+            response = self.ask("GET", name, "streams", query=query)
+            self.model.list(name, prefix, after, limit).check(response)
             streams = self.model.buckets.get(name, {})
             left = sorted(
                 (item for item in streams if item.startswith(prefix) and item > after),
@@ -232,8 +232,8 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
         headers = {"Content-Type": case.content_type}
         if case.closed:
             headers["Stream-Closed"] = "true"
-        answer = self.ask("PUT", bucket, stream, headers=headers, body=case.body.raw)
-        self.model.create(bucket, stream, case).check(answer)
+        response = self.ask("PUT", bucket, stream, headers=headers, body=case.body.raw)
+        self.model.create(bucket, stream, case).check(response)
         self.check_head(bucket, stream)
 
     @rule(data=st.data(), case=APPENDS)
@@ -273,8 +273,8 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
             headers["Producer-Id"] = case.claim.id
             headers["Producer-Epoch"] = str(case.claim.epoch)
             headers["Producer-Seq"] = str(case.claim.seq)
-        answer = self.ask("POST", bucket, stream, headers=headers, body=case.body.raw)
-        self.model.append(bucket, stream, case).check(answer)
+        response = self.ask("POST", bucket, stream, headers=headers, body=case.body.raw)
+        self.model.append(bucket, stream, case).check(response)
         self.check_head(bucket, stream)
 
     @rule(data=st.data())
@@ -301,13 +301,13 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
         more = offset
         while True:
             query = "" if more is None else f"offset={more}"
-            answer = self.ask("GET", bucket, stream, query=query)
+            response = self.ask("GET", bucket, stream, query=query)
             if isinstance(model, Expected):
-                if answer.status != 400:
-                    model.check(answer)
+                if response.status != 400:
+                    model.check(response)
                 return
             expected, more = model.read(more, CHUNK_BYTES)
-            expected.check(answer)
+            expected.check(response)
             if more is None:
                 return
 
@@ -349,12 +349,14 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
         self, bucket: str, stream: str, offset: str, content: bytes, content_type: str
     ) -> None:
         headers = {"Content-Type": content_type}
-        answer = self.ask("PUT", bucket, stream, "snapshot", offset, headers=headers, body=content)
+        response = self.ask(
+            "PUT", bucket, stream, "snapshot", offset, headers=headers, body=content
+        )
         model = self.model.find(bucket, stream)
         if isinstance(model, Expected):
-            assert answer.status in (model.status, 400)
+            assert response.status in (model.status, 400)
         else:
-            model.publish(offset, content, content_type).check(answer)
+            model.publish(offset, content, content_type).check(response)
             self.expect(model.bootstrap(), "GET", bucket, stream, "bootstrap")
         self.check_head(bucket, stream)
 
@@ -409,8 +411,8 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
     def check_all(self) -> None:
         for bucket in self.names:
             self.expect(self.model.describe(bucket), "GET", bucket)
-            answer = self.ask("GET", bucket, "streams")
-            self.model.list(bucket, "", "", 1000).check(answer)
+            response = self.ask("GET", bucket, "streams")
+            self.model.list(bucket, "", "", 1000).check(response)
             for stream in STREAMS:
                 model = self.model.find(bucket, stream)
                 self.check_head(bucket, stream)
@@ -432,10 +434,10 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 @pytest.mark.timeout(600)
 def test_any_history_gives_the_responses_of_the_model(server: ServerProcess) -> None:
     """
-    Goal: buckets, streams, snapshots and bootstraps answer as the model does, whatever came
+    Goal: buckets, streams, snapshots and bootstraps respond as the model does, whatever came
     before, and go on so after a stop or a SIGKILL; what was superseded or deleted leaves no file.
 
-    Method: random histories; every answer is compared by status, code, headers and bytes, and
+    Method: random histories; every response is compared by status, code, headers and bytes, and
     after a restart all that there is. Each history deletes its streams at its end.
     """
 

@@ -40,7 +40,7 @@ def test_second_server_is_refused(tmp_path: Path) -> None:
             assert len(lines) == 1, lines
             assert str(data_dir) in lines[0]
             assert "in use" in lines[0]
-            answer = request("POST", first.url + STREAM, TEXT, str(number).encode())
-            assert answer.status == 204
+            response = request("POST", first.url + STREAM, TEXT, str(number).encode())
+            assert response.status == 204
         first.restart()
         assert request("GET", first.url + STREAM).body == b"012"

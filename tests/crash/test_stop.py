@@ -53,7 +53,7 @@ def test_sigterm_finishes_what_is_in_flight(tmp_path: Path) -> None:
             slow.send(append[:-3])
             asks_ready.send(ready[:-2])
             asks_health.send(health[:-2])
-            # All five have arrived: the server answers in order of arrival.
+            # All five have arrived: the server responds in order of arrival.
             assert request("GET", server.url + "/-/ready").status == 200
             stopped = pool.submit(server.terminate)
             wait_until(lambda: is_stopping(server))

@@ -70,8 +70,8 @@ class Writer:
             contents = (*life.contents, *contents)
         if closes:
             headers["Stream-Closed"] = "true"
-        answer = connection.request(method, path, headers, body)
-        assert answer.status == status, answer
+        response = connection.request(method, path, headers, body)
+        assert response.status == status, response
         world[path] = Life(contents, closes)
         self._append(world, produced)
 

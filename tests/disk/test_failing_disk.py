@@ -22,7 +22,7 @@ PATH = "/v1/stream/a"
 
 
 def append_or_none(connection: Connection, body: bytes) -> Response | None:
-    """An append; None where the connection ended instead of an answer."""
+    """An append; None where the connection ended instead of a response."""
     try:
         return connection.request("POST", PATH, OCTET_HEADERS, body)
     except TimeoutError:
@@ -48,9 +48,9 @@ def test_failing_disk_is_never_trusted_again(tmp_path: Path, how: str) -> None:
     Goal: an append whose write or fsync fails is not acknowledged; the server takes no more
     writes and ends with an error; after a restart all that was acknowledged is there.
 
-    Method: the kernel is made to answer EIO to every fsync, or to every write to the log. The
+    Method: the kernel is made to return EIO to every fsync, or to every write to the log. The
     next append must be refused with 503 `storage-failed`, and so must those after it while the
-    process still answers. Then the disk is mended and the server started again.
+    process still responds. Then the disk is mended and the server started again.
     """
     with FaultyDiskServer(tmp_path / "data", tmp_path) as server:
         with (
@@ -61,12 +61,12 @@ def test_failing_disk_is_never_trusted_again(tmp_path: Path, how: str) -> None:
             for seq in range(20):
                 body = pack("w", seq, bytes(100 * seq))
                 assert connection.request("POST", PATH, OCTET_HEADERS, body).status == 204
-            # A request that is under way, so that the process cannot end before it is answered.
+            # A request that is under way, so that the process cannot end before it gets a response.
             other.send(b"POST " + PATH.encode() + b" HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n")
             other.send(f"Content-Type: {OCTETS}\r\n\r\n".encode())
             server.break_disk(how)
             first = append_or_none(connection, pack("w", 20, b""))
-            assert first is not None, "the append that failed got no answer"
+            assert first is not None, "the append that failed got no response"
             assert first.status == 503
             assert problem_code(first) == "storage-failed"
             other.send(b"abc")
@@ -80,7 +80,7 @@ def test_failing_disk_is_never_trusted_again(tmp_path: Path, how: str) -> None:
                 assert again is None or again.status == 503
         assert server.wait_for_end() > 0, "it must end with an error"
         found = [message.seq for message in unpack_all(content_after_restart(server).raw)]
-        # Whether the one that failed is there is unknown; that is what its answer said.
+        # Whether the one that failed is there is unknown; that is what its response said.
         assert found in (list(range(20)), list(range(21)))
 
 
@@ -110,10 +110,10 @@ def test_failing_disk_under_load(tmp_path: Path, how: str) -> None:
                         started.wait(HANG_S)
                     was_broken = broken.is_set()
                     body = pack(writer, seq, bytes(sizes[seq % 64]))
-                    answer = append_or_none(connection, body)
-                    if answer is None or answer.status == 503:
+                    response = append_or_none(connection, body)
+                    if response is None or response.status == 503:
                         return seq
-                    assert answer.status == 204, answer
+                    assert response.status == 204, response
                     assert not was_broken, "acknowledged on a broken disk"
             raise AssertionError("the disk never failed")
 

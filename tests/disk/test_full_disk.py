@@ -59,35 +59,35 @@ class Filler:
             self.acknowledged[number] = []
 
     def append(self, connection: Connection, number: int) -> Response | None:
-        """One append; None where the connection ended instead of an answer."""
+        """One append; None where the connection ended instead of a response."""
         filler = self._chance.randbytes(self._chance.randrange(self._bytes, 2 * self._bytes))
         body = pack("w", next(self._seq), filler)
         try:
-            answer = connection.request("POST", name(number), OCTET_HEADERS, body)
+            response = connection.request("POST", name(number), OCTET_HEADERS, body)
         except TimeoutError:
             raise
         except (OSError, ProtocolError):
             self.unknown.setdefault(number, []).append(digest(body))
             return None
-        if answer.status == 204:
+        if response.status == 204:
             self.acknowledged[number].append(digest(body))
         else:
             self.unknown.setdefault(number, []).append(digest(body))
-        return answer
+        return response
 
     def is_taken(self, connection: Connection, number: int) -> bool:
         """Append; false if it was refused for want of room."""
-        answer = self.append(connection, number)
-        assert answer is not None, "the server did not refuse, it ended"
-        assert answer.status in (204, 507), answer
-        return answer.status == 204
+        response = self.append(connection, number)
+        assert response is not None, "the server did not refuse, it ended"
+        assert response.status in (204, 507), response
+        return response.status == 204
 
     def fill(self, connection: Connection) -> Response | None:
         """Append until it is refused; the refusal, or None if the connection ended."""
         for number in itertools.count():
-            answer = self.append(connection, number % STREAMS)
-            if answer is None or answer.status != 204:
-                return answer
+            response = self.append(connection, number % STREAMS)
+            if response is None or response.status != 204:
+                return response
         raise AssertionError("unreachable")
 
     def check(self, connection: Connection) -> None:
@@ -147,9 +147,9 @@ def test_reserve_keeps_the_server_alive(disk: SmallDisk, message_bytes: int) -> 
 
 
 def _takes_appends(connection: Connection) -> bool:
-    answer = connection.request("PUT", "/v1/stream/after", OCTET_HEADERS, b"room")
-    assert answer.status in (200, 201, 507), answer
-    return answer.status != 507
+    response = connection.request("PUT", "/v1/stream/after", OCTET_HEADERS, b"room")
+    assert response.status in (200, 201, 507), response
+    return response.status != 507
 
 
 @pytest.mark.parametrize("left", slow_but([0], [8 << 20, 0]), ids=["nearly-full", "full"])
@@ -165,9 +165,9 @@ def test_room_that_others_take_and_give_back(disk: SmallDisk, left: int) -> None
         filler = Filler("others", 10_000)
         filler.create(connection)
         for number in range(STREAMS):
-            answer = filler.append(connection, number)
-            assert answer is not None
-            assert answer.status == 204
+            response = filler.append(connection, number)
+            assert response is not None
+            assert response.status == 204
         other = disk.here / "other"
         _take(other, disk, left)
         # The server asks for the free space about twice a second; a disk that fills up within a
@@ -178,9 +178,9 @@ def test_room_that_others_take_and_give_back(disk: SmallDisk, left: int) -> None
         filler.check(connection)
         other.unlink()
         wait_until(lambda: _takes_appends(connection))
-        answer = filler.append(connection, 0)
-        assert answer is not None
-        assert answer.status == 204
+        response = filler.append(connection, 0)
+        assert response is not None
+        assert response.status == 204
         filler.check(connection)
         server.restart()
         with Connection.to(server.url, HANG_S) as connection_after:
@@ -212,15 +212,15 @@ def test_without_reserve_nothing_acknowledged_is_lost(disk: SmallDisk) -> None:
         with Connection.to(server.url, HANG_S) as connection:
             filler.create(connection)
             _take(other, disk, 60 << 20)
-            answer = filler.fill(connection)
-            assert answer is None or answer.status in (503, 507), answer
+            response = filler.fill(connection)
+            assert response is None or response.status in (503, 507), response
             _take(other, disk, 0)
             for number in range(100):
-                answer = filler.append(connection, number % STREAMS)
-                if answer is None:
+                response = filler.append(connection, number % STREAMS)
+                if response is None:
                     break
-                assert answer.status in (503, 507), answer
-            failed = answer is None or answer.status == 503
+                assert response.status in (503, 507), response
+            failed = response is None or response.status == 503
         if failed:
             assert server.wait_for_end() > 0, "it must end with an error"
         else:

@@ -58,13 +58,13 @@ class Streams:
         if self._connection is None:
             self._connection = Connection.to(self.server.url, HANG_S)
         try:
-            answer = self._connection.request(method, path, OCTET_HEADERS, body)
+            response = self._connection.request(method, path, OCTET_HEADERS, body)
         except BaseException:
             self.close()
             raise
-        if answer.headers.get("connection") == "close":
+        if response.headers.get("connection") == "close":
             self.close()
-        return answer
+        return response
 
     def close(self) -> None:
         if self._connection is not None:
@@ -72,8 +72,8 @@ class Streams:
             self._connection = None
 
     def create(self, *names: str) -> None:
-        answer = self.ask("PUT", "/bucket")
-        assert answer.status in (201, 409), answer
+        response = self.ask("PUT", "/bucket")
+        assert response.status in (201, 409), response
         for name in names:
             assert self.ask("PUT", f"/bucket/{name}").status == 201
 
@@ -97,9 +97,9 @@ class Streams:
         """The visible snapshot is this one, whole, and after it come these messages."""
         location = self.ask("GET", f"/bucket/{name}/snapshot").headers["location"]
         at = location.rpartition("/")[2]
-        answer = self.ask("GET", f"/bucket/{name}/snapshot/{at}")
-        assert answer.status == 200
-        assert answer.body == content, "other bytes"
+        response = self.ask("GET", f"/bucket/{name}/snapshot/{at}")
+        assert response.status == 200
+        assert response.body == content, "other bytes"
         bootstrap = self.ask("GET", f"/bucket/{name}/bootstrap")
         assert bootstrap.status == 200, bootstrap
         found = split_strictly(bootstrap.headers["content-type"], bootstrap.body)
@@ -132,9 +132,9 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         small.__exit__(None, None, None)
 
 
-def is_full(answer: Response) -> bool:
-    return (answer.status, problem_code(answer)) == (507, "disk-full") and (
-        "retry-after" in answer.headers
+def is_full(response: Response) -> bool:
+    return (response.status, problem_code(response)) == (507, "disk-full") and (
+        "retry-after" in response.headers
     )
 
 
@@ -213,9 +213,11 @@ def test_uploads_that_fit_only_one_by_one(disk: SmallDisk) -> None:
             finally:
                 mine.close()
 
-        answers = together([partial(publish, name) for name in names])
-        taken = [name for name, answer in zip(names, answers, strict=True) if answer.status == 204]
-        assert all(is_full(answer) for answer in answers if answer.status != 204), answers
+        responses = together([partial(publish, name) for name in names])
+        taken = [
+            name for name, response in zip(names, responses, strict=True) if response.status == 204
+        ]
+        assert all(is_full(response) for response in responses if response.status != 204), responses
         assert len(taken) <= 1
         streams.files_become(data_dir, *(contents[name] for name in taken))
         for name in taken:
@@ -337,12 +339,12 @@ def test_a_snapshot_that_cannot_be_written_changes_nothing(
     assert streams.publish("a", first).status == 204
     assert streams.append("a", b"one") == 204
     failing.break_files(how)
-    answer = streams.publish("a", second)
+    response = streams.publish("a", second)
     if how == "full":
-        assert is_full(answer)
+        assert is_full(response)
     else:
-        assert (answer.status, problem_code(answer)) == (503, "snapshot-not-stored")
-        assert "retry-after" in answer.headers
+        assert (response.status, problem_code(response)) == (503, "snapshot-not-stored")
+        assert "retry-after" in response.headers
         wait_for_more_errors(failing, count)
         assert "Input/output error" in errors_in(failing)[-1]
     streams.shows("a", first, b"one")
@@ -476,7 +478,7 @@ def test_a_bootstrap_that_fails_by_damage_is_logged(tmp_path: Path, what: str) -
         assert errors_in(server) == []
         status, _, whole = download(streams, "/bucket/a/bootstrap", None)
         assert status == 500 or not whole
-        # The log goes through a pipe: what was written before this answer has arrived after it.
+        # The log goes through a pipe: what was written before this response has arrived after it.
         server.terminate()
         streams.close()
         assert errors_in(server) != []
@@ -487,7 +489,7 @@ def test_damage_that_comes_while_it_is_sent(sound: ServerProcess, what: str) -> 
     """
     Goal: the check is of the bytes that are sent, not of those that were there at first.
 
-    Method: the client reads the head and no more, so that most of the answer is still to be read
+    Method: the client reads the head and no more, so that most of the response is still to be read
     from the disk when it is damaged there.
     """
     streams = Streams(sound)

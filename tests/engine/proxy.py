@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 
-from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, anything
+from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.state import SnapshotInfo, StreamState
 
@@ -60,7 +60,9 @@ class StoreProxy(Store):
             raise self.due_error
         return self.inner.due(now, count_max)
 
-    def garbage(self, count_max: int, allow: Callable[[Garbage], bool] = anything) -> list[Garbage]:
+    def garbage(
+        self, count_max: int, allow: Callable[[Garbage], bool] = lambda _: True
+    ) -> list[Garbage]:
         return self.inner.garbage(count_max, allow)
 
     def bucket(self, bucket: bytes) -> BucketState | None:

@@ -65,7 +65,7 @@ STATES = st.builds(
 
 
 @given(at=OFFSETS, record=records())
-def test_a_record_comes_back(at: Offset, record: AppendRecord) -> None:
+def test_a_record_is_decoded_as_it_was_encoded(at: Offset, record: AppendRecord) -> None:
     assert decode_record(encode_record(at, record)) == (at, record)
 
 
@@ -85,7 +85,7 @@ def test_the_header_says_where_the_payload_and_its_messages_lie(
 
 
 @given(key=st.binary(max_size=20), state=STATES)
-def test_a_state_comes_back(key: bytes, state: StreamState) -> None:
+def test_a_state_is_decoded_as_it_was_encoded(key: bytes, state: StreamState) -> None:
     again = decode_state(encode_state(key, state))
     assert again == state
     # Equal as tuples is not enough: callers use their names.

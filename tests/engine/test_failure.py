@@ -33,7 +33,9 @@ def where(request: pytest.FixtureRequest) -> str:
 
 
 class TestAFailureIsFinal:
-    def test_all_that_is_pending_is_answered_as_unknown(self, either: Held, where: str) -> None:
+    def test_all_that_is_pending_gets_a_response_that_says_unknown(
+        self, either: Held, where: str
+    ) -> None:
         world, disk = either
         world.create(body=b"a")
         world.create(b"t")
@@ -116,7 +118,7 @@ class TestAFailureIsFinal:
         assert disk.syncs == syncs
         assert len(world.failures) == 1
 
-    def test_a_write_that_fails_behind_a_good_sync_spares_the_good_one(self, held: Held) -> None:
+    def test_a_failed_write_does_not_affect_the_batch_before_it(self, held: Held) -> None:
         """The first batch is durable and gets its replies, though the second fails at once."""
         world, disk = held
         world.create()
@@ -133,9 +135,7 @@ class TestAFailureIsFinal:
         assert [result(first[0]), result(second[0])] == ["appended", "storage-failed"]
         assert world.read() == (b"1", Offset(1, 1))
 
-    def test_a_reply_that_raises_does_not_keep_the_failure_secret(
-        self, either: Held, where: str
-    ) -> None:
+    def test_a_reply_that_raises_does_not_hide_the_failure(self, either: Held, where: str) -> None:
         """`on_failure` ends the process: it must be called whatever a connection does."""
         world, disk = either
         world.create()
@@ -183,7 +183,9 @@ class TestDiskFull:
         with World("memory", tmp_path / "data", wrap=wrap) as world:
             yield world, room
 
-    def test_until_there_is_room_again(self, tight: tuple[World, list[int]]) -> None:
+    def test_appends_are_refused_until_there_is_room_again(
+        self, tight: tuple[World, list[int]]
+    ) -> None:
         world, room = tight
         world.create(body=b"x" * 10)
         room[0] = 5

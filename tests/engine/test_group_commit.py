@@ -222,7 +222,7 @@ class TestOneBatchAtATime:
         assert tails == list(range(1, 31))
 
     def test_what_a_reply_submits_is_not_lost(self, either: Held) -> None:
-        """A client that sends its next request from within the answer to the last."""
+        """A client that sends its next request from within the response to the last."""
         world, _ = either
         world.create()
         count = 0
@@ -240,7 +240,7 @@ class TestOneBatchAtATime:
         world.until(lambda: count == 20)
         assert world.read()[1] == Offset(20, 20)
 
-    def test_nothing_dirty_nothing_written(self, either: Held) -> None:
+    def test_an_unchanged_batch_is_not_written(self, either: Held) -> None:
         world, disk = either
         world.create(closed=True)
         world.settle()
@@ -346,9 +346,9 @@ def test_a_batch_is_whole_for_a_reader_that_looks_all_the_time(held: Held) -> No
     assert seen == {(START, False), (Offset(1, 4), True)}
 
 
-def test_one_reply_that_fails_does_not_take_the_others_with_it(either: Held) -> None:
+def test_a_reply_that_fails_does_not_affect_the_others(either: Held) -> None:
     """
-    Goal: an error in one connection's code leaves the others of its batch answered.
+    Goal: an error in one connection's code leaves the others of its batch with their responses.
 
     Method: a reply that raises, between two that do not; and a listener that raises.
     """

@@ -104,7 +104,7 @@ class TestOpening:
         assert re.search(r"cannot be opened", str(caught.value))
         assert "in use" not in str(caught.value)
 
-    def test_a_missing_directory_is_made(self, tmp_path: Path) -> None:
+    def test_a_missing_directory_is_created(self, tmp_path: Path) -> None:
         directory = tmp_path / "a" / "b" / "c"
         RocksStore(directory).close()
         assert directory.is_dir()
@@ -158,7 +158,7 @@ class TestBounds:
             assert state.tail == Offset(1000, 2000)
         store.close()
 
-    def test_what_is_due_is_due(self, store: RocksStore) -> None:
+    def test_due_returns_the_entries_that_are_due(self, store: RocksStore) -> None:
         for now in range(0, self.STREAMS * 10, 70):
             assert [due.id for due in store.due(now, 10_000)] == list(range(1, now // 10 + 1))
         store.close()
@@ -176,7 +176,7 @@ def test_an_end_before_1970_does_not_break_the_batch(tmp_path: Path) -> None:
     """
     Goal: no accepted command fails half way, with a part of it in the batch.
 
-    Method: a moment for which the expiry index has no room; the create must be answered.
+    Method: a moment for which the expiry index has no room; the create must get a response.
     """
     past = parse_expires_at("1969-12-31T23:59:59Z")
     with World("rocks", tmp_path / "data") as world:

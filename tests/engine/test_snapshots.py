@@ -134,9 +134,10 @@ def stored_ids(world: World) -> set[int]:
 
 def swept(world: World, holds: Callable[[], bool]) -> None:
     """Sweep until something holds; files are removed by a thread, in between."""
+    sweeper = world.engine._sweeper
     for _ in range(50):
         world.sweep()
-        world.until(lambda: not world.engine._sweeper.busy)
+        world.until(lambda: not (sweeper._expiring or sweeper._reclaiming))
         if holds():
             return
     raise AssertionError("the sweeper never did it")
@@ -322,7 +323,7 @@ class TestReclaiming:
         world.evict()
         assert world.find() == state
 
-    def test_an_upload_that_is_given_up_leaves_nothing(self, world: World) -> None:
+    def test_a_cancelled_upload_leaves_nothing(self, world: World) -> None:
         spool = world.store.spool(take_id(world))
         spool.write(noise(SNAPSHOT_CHUNK_BYTES))
         spool.discard()
@@ -350,7 +351,7 @@ class TestReclaiming:
             assert names == [kept.snapshot.id]
             assert content_of(world, world.find()) == noise(LARGE)
 
-    def test_a_file_that_cannot_be_removed_does_not_keep_the_others(self, tmp_path: Path) -> None:
+    def test_a_file_that_cannot_be_removed_does_not_block_the_others(self, tmp_path: Path) -> None:
         """
         Goal: one bad entry is not the end of all reclaiming.
 
@@ -589,7 +590,7 @@ class TestWhatSurvives:
             assert content_of(crashed, before) == noise(size)
             assert take_id(crashed) > used
 
-    def test_no_id_is_given_twice(self, world: World) -> None:
+    def test_no_id_is_used_twice(self, world: World) -> None:
         """To streams or snapshots, over many blocks of ids, evictions and restarts."""
         given: list[int] = []
         for round_ in range(3):
@@ -620,7 +621,7 @@ class TestWhatSurvives:
 class TestServer:
     """Two things of the server's that hang on the engine's time and memory."""
 
-    def test_an_upload_that_is_given_up_while_the_engine_closes(self, tmp_path: Path) -> None:
+    def test_an_upload_that_is_cancelled_while_the_engine_closes(self, tmp_path: Path) -> None:
         """
         Goal: a stop amid an upload is a clean one, and the next start finds nothing of it.
 
@@ -706,10 +707,10 @@ class TestServer:
             assert not task.done()
             gate.set()
             world.until(task.done)
-            answer = task.result()
-            assert answer.live is not None
-            answer.live.cancel()
-            headers = dict(answer.headers)
+            response = task.result()
+            assert response.live is not None
+            response.live.cancel()
+            headers = dict(response.headers)
             assert headers[b"Stream-Next-Offset"] != after.tail.encoded()
             assert headers[b"Stream-Up-To-Date"] == b"false"
 

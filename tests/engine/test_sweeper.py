@@ -31,7 +31,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, _often: None) -> Itera
         yield opened
 
 
-def test_expired_streams_end_without_being_asked_for(world: World) -> None:
+def test_expired_streams_are_deleted_without_a_request(world: World) -> None:
     stream_id = world.create(ttl_s=1, body=b"x" * 100).id
     world.now += 1000
     world.until(lambda: world.store.load(b"s") is None and not world.store.garbage(9))
@@ -101,7 +101,7 @@ def test_sweeping_and_commits_do_not_disturb_each_other(world: World) -> None:
     assert world.engine.failure is None
 
 
-def test_a_stream_is_not_ended_twice(held: Held) -> None:
+def test_a_stream_does_not_expire_twice(held: Held) -> None:
     """The disk hangs while the sweeper's own batch is on its way: it must wait, not repeat."""
     world, disk = held
     world.create(ttl_s=1)
@@ -124,7 +124,7 @@ def test_a_stream_is_not_ended_twice(held: Held) -> None:
     assert world.read() == (b"new", Offset(1, 3))
 
 
-def test_an_error_of_one_look_is_not_the_last_look(held: Held) -> None:
+def test_a_sweep_that_fails_is_followed_by_the_next(held: Held) -> None:
     """
     Goal: the background does not silently end for good.
 
@@ -201,7 +201,8 @@ def test_what_expires_all_the_time_does_not_keep_the_rest_from_being_reclaimed(
     world.create(b"brief", ttl_s=1)
     world.settle()
     world.engine._sweeper._timer.cancel()
-    world.until(lambda: not world.engine._sweeper.busy)
+    sweeper = world.engine._sweeper
+    world.until(lambda: not (sweeper._expiring or sweeper._reclaiming))
     world.now += 1000
     before = [entry.id for entry in world.store.garbage(9)]
     world.engine._sweeper._sweep()
@@ -211,7 +212,7 @@ def test_what_expires_all_the_time_does_not_keep_the_rest_from_being_reclaimed(
     assert world.store.load(b"brief") is None
 
 
-def test_one_that_cannot_be_reclaimed_does_not_keep_the_others(
+def test_garbage_that_cannot_be_reclaimed_does_not_block_the_rest(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Damage to one stream concerns that one: it stays where it is, until a restart."""

@@ -120,7 +120,7 @@ def test_a_crash_while_counting_is_counted_again(filled: Filled, tmp_path: Path)
     assert buckets_of(tmp_path / "data") == expected
 
 
-def test_it_is_counted_once(
+def test_bytes_are_counted_once(
     filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = filled(tmp_path / "data")
@@ -191,7 +191,7 @@ def test_a_stream_that_is_damaged_is_left_out(
 
 
 @pytest.mark.parametrize("error", [Exception("IO error: too many open files"), MemoryError()])
-def test_what_may_be_better_next_time_is_counted_then(
+def test_a_temporary_error_is_counted_at_the_next_start(
     filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     expected = filled(tmp_path / "data")

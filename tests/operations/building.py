@@ -73,9 +73,9 @@ class Filler:
         self, method: str, path: str, status: int, body: bytes = b"", **headers: str
     ) -> Response:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        answer = self._connection.request(method, path, sent, body)
-        assert answer.status == status, (method, path, answer.status, answer.body)
-        return answer
+        response = self._connection.request(method, path, sent, body)
+        assert response.status == status, (method, path, response.status, response.body)
+        return response
 
     def _stream(self, path: str, kind: str, count: int) -> None:
         self._send("PUT", path, 201, Content_Type=kind)

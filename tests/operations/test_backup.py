@@ -34,9 +34,9 @@ def send(
     connection: Connection, method: str, path: str, body: bytes = b"", **headers: str
 ) -> bytes:
     sent = HEADERS | {name.replace("_", "-"): value for name, value in headers.items()}
-    answer = connection.request(method, path, sent, body)
-    assert answer.status < 300, (method, path, answer.status, answer.body)
-    return answer.body
+    response = connection.request(method, path, sent, body)
+    assert response.status < 300, (method, path, response.status, response.body)
+    return response.body
 
 
 def lines_of(connection: Connection, path: str) -> list[bytes]:
@@ -171,8 +171,8 @@ def judge(restored: ServerProcess, before: list[int], after: list[int]) -> None:
                 headers = HEADERS | {
                     "Producer-Id": "p", "Producer-Epoch": "1", "Producer-Seq": str(seq),
                 }  # fmt: skip
-                answer = connection.request("POST", path, headers, line(seq))
-                assert answer.status == status, (index, seq, answer.status, answer.body)
+                response = connection.request("POST", path, headers, line(seq))
+                assert response.status == status, (index, seq, response.status, response.body)
         first = lines_of(connection, "/v1/stream/first")
         second = lines_of(connection, "/v1/stream/second")
     assert first == [line(number).rstrip() for number in range(len(first))]
@@ -183,9 +183,9 @@ def judge(restored: ServerProcess, before: list[int], after: list[int]) -> None:
 
 def writer_count(connection: Connection, path: str, *, large: bool) -> int:
     """How many numbers there are, from the snapshot on; all are looked at."""
-    answer = connection.request("HEAD", path)
+    response = connection.request("HEAD", path)
     covered = 0
-    if (earliest := answer.headers.get("stream-earliest-offset")) is not None:
+    if (earliest := response.headers.get("stream-earliest-offset")) is not None:
         covered = int(earliest.split("_")[0])
     if covered:
         content = send(connection, "GET", f"{path}/snapshot/{earliest}")
@@ -238,7 +238,7 @@ def whole(server: ServerProcess, data: bytes, directory: Path) -> None:
     is_gone(server)
 
 
-def test_one_at_a_time_and_what_is_deleted_meanwhile_is_in_it(
+def test_one_backup_at_a_time_and_it_has_what_is_deleted_meanwhile(
     server: ServerProcess, tmp_path: Path
 ) -> None:
     with under_way(server) as (connection, head):
@@ -257,7 +257,7 @@ def test_one_at_a_time_and_what_is_deleted_meanwhile_is_in_it(
         assert again.request("HEAD", "/v1/stream/later").status == 404
 
 
-def test_a_client_that_goes_leaves_nothing_behind(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_client_that_disconnects_leaves_no_copy(server: ServerProcess, tmp_path: Path) -> None:
     with under_way(server) as (connection, _):
         connection.reset()
         is_gone(server)
@@ -268,9 +268,7 @@ def test_a_client_that_goes_leaves_nothing_behind(server: ServerProcess, tmp_pat
     is_gone(server)
 
 
-def test_a_server_that_is_killed_leaves_nothing_behind(
-    server: ServerProcess, tmp_path: Path
-) -> None:
+def test_a_server_that_is_killed_leaves_no_copy(server: ServerProcess, tmp_path: Path) -> None:
     with under_way(server):
         server.kill()
     assert copy_of(server).is_dir()
@@ -279,7 +277,7 @@ def test_a_server_that_is_killed_leaves_nothing_behind(
     whole(server, request("POST", f"{server.url}/-/backup").body, tmp_path / "restored")
 
 
-def test_a_server_that_is_stopped_leaves_nothing_behind(server: ServerProcess) -> None:
+def test_a_server_that_is_stopped_leaves_no_copy(server: ServerProcess) -> None:
     server.args = ("--drain-s", "0.2")
     server.restart()
     with under_way(server):
@@ -322,7 +320,7 @@ def test_streams_in_memory_have_no_backup(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["broken off", "interrupted"])
-def test_one_that_ends_early_leaves_no_file(end: str, tmp_path: Path) -> None:
+def test_a_truncated_download_leaves_no_file(end: str, tmp_path: Path) -> None:
     """By the server's end, and by Ctrl-C; what was there before stays."""
     target = tmp_path / "backup.tar"
     target.write_bytes(b"of yesterday")

@@ -143,7 +143,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "a record is missing": (remove_record, "the next record is at"),
     "the first record is missing": (remove_first_record, "are missing"),
     "all records are missing": (remove_all_records, "all its records are missing"),
-    "a record in another's place": (repeat_record, "not of its form"),
+    "a record at the offset of another": (repeat_record, "not of its form"),
     "a record is shorter": (shorten_record, "the next record is at"),
     "messages are cut elsewhere": (miscut_messages, "do not end where they should"),
     "a Stream-Seq from nowhere": (
@@ -159,26 +159,26 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "a stream has two names": (name_twice, "that of a stream of another name"),
     "a state is missing": (forget_state, "its checkpoint is missing"),
     "names are swapped": (swap_names, "do not belong together"),
-    "a bucket counts wrongly": (lambda store: put_row(store, (1, 3, 77)), "and says 3 of 77"),
+    "a bucket counts wrongly": (lambda store: put_row(store, (1, 3, 77)), "its row has 3 of 77"),
     "a bucket is missing": (lambda store: store._buckets.delete(b"rooms"), "and is missing"),
     "a stream is garbage": (
-        lambda store: discard(store, state_of(store, CHAT).id), "is in use, and to be removed",
+        lambda store: discard(store, state_of(store, CHAT).id), "is in use, and listed as garbage",
     ),
     "a retained record is garbage": (
-        lambda store: discard(store, state_of(store, CHAT).id, 9), "retained is to be removed",
+        lambda store: discard(store, state_of(store, CHAT).id, 9), "retains are listed as garbage",
     ),
-    "it would never end": (unschedule, "not in the index"),
+    "it would never expire": (unschedule, "not in the expiry index"),
     "records without a stream": (orphan_records, "which does not exist"),
     "a snapshot is missing": (lose_snapshot, "its snapshot is missing"),
     "a snapshot is another": (change_snapshot, "not what was stored"),
-    "ids would be given again": (
-        lambda store: store._db.put(b"next_id", ID.pack(5)), "the next one is said to be 5",
+    "ids would be used again": (
+        lambda store: store._db.put(b"next_id", ID.pack(5)), "the next id is 5",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_what_does_not_fit_together_is_found(copied: Path, name: str) -> None:
+def test_inconsistent_contents_are_found(copied: Path, name: str) -> None:
     """Every checksum fits: only the meaning is wrong."""
     damage, expected = DAMAGES[name]
     store = RocksStore(copied)
@@ -283,7 +283,7 @@ def test_damage_that_rocksdb_finds_is_reported_with_its_file(copied: Path) -> No
     assert not any("/" in finding.problem for finding in found), found
 
 
-def test_check_asks_to_stop_a_running_server(tmp_path: Path) -> None:
+def test_check_refuses_the_directory_of_a_running_server(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
         with Connection.to(server.url) as connection:
             headers = {"Content-Type": TEXT}

@@ -19,7 +19,7 @@ from tests.support.server import ServerProcess
 HEADERS = {"Content-Type": OCTETS}
 
 
-def test_what_was_deleted_is_given_back_and_all_else_is_as_it_was(tmp_path: Path) -> None:
+def test_compact_frees_deleted_data_and_keeps_the_rest(tmp_path: Path) -> None:
     """Of large values half of each blob file goes, which a server would leave as it is."""
     chance = derive(6, "compact")
     kept = {}
@@ -84,7 +84,7 @@ def test_a_damaged_table_is_reported_in_one_line_and_the_directory_unlocked(copi
     assert "tailrace check" in hint
 
 
-def test_a_store_that_cannot_be_closed_well_is_closed_all_the_same(
+def test_a_store_is_closed_even_if_a_family_fails_to_close(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = RocksStore(tmp_path)

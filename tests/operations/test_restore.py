@@ -33,13 +33,13 @@ def backup(tmp_path_factory: pytest.TempPathFactory) -> bytes:
             body = chance.randbytes(BLOB_BYTES)
             assert connection.request("PUT", "/rooms/one", headers, body).status == 201
             where = f"/rooms/one/snapshot/{1:016d}_{BLOB_BYTES:016d}"
-            answer = connection.request("PUT", where, headers, chance.randbytes(300_000))
-            assert answer.status == 204
-            answer = connection.request("POST", "/-/backup")
-        assert answer.status == 200
-        assert answer.headers["content-type"] == "application/x-tar"
-        assert int(answer.headers["content-length"]) == len(answer.body)
-        return answer.body
+            response = connection.request("PUT", where, headers, chance.randbytes(300_000))
+            assert response.status == 204
+            response = connection.request("POST", "/-/backup")
+        assert response.status == 200
+        assert response.headers["content-type"] == "application/x-tar"
+        assert int(response.headers["content-length"]) == len(response.body)
+        return response.body
 
 
 def restored(data: bytes, directory: Path) -> None:
@@ -67,20 +67,20 @@ def test_a_backup_is_a_tar_with_its_manifest_first_and_its_checksums_last(backup
     assert manifest["counters"]["sequence"] > 0
 
 
-def test_it_is_restored_and_sound(backup: bytes, tmp_path: Path) -> None:
+def test_a_restored_backup_has_no_damage(backup: bytes, tmp_path: Path) -> None:
     restored(backup, tmp_path / "new" / "data")
     assert no_damage(tmp_path / "new" / "data").streams == 1
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["data"]
 
 
-def test_one_that_is_cut_off_anywhere_is_refused(backup: bytes, tmp_path: Path) -> None:
+def test_a_truncated_backup_is_refused(backup: bytes, tmp_path: Path) -> None:
     chance = derive(6, "cut off")
     ends = [0, 1, 511, 512, len(backup) - 1, len(backup) - 512, len(backup) - 1024]
     for end in (*ends, *(chance.randrange(len(backup)) for _ in range(40))):
         assert refused(backup[:end], tmp_path / "data"), end
 
 
-def test_one_with_a_flipped_bit_anywhere_is_refused(backup: bytes, tmp_path: Path) -> None:
+def test_a_backup_with_a_flipped_bit_is_refused(backup: bytes, tmp_path: Path) -> None:
     """Headers, padding and the end of the tar too."""
     chance = derive(6, "flipped")
     places = [*range(0, 512, 7), *range(148, 157), len(backup) - 1, len(backup) - 1500]
@@ -90,7 +90,7 @@ def test_one_with_a_flipped_bit_anywhere_is_refused(backup: bytes, tmp_path: Pat
         assert refused(bytes(data), tmp_path / "data"), at
 
 
-def test_one_with_something_after_its_end_is_refused(backup: bytes, tmp_path: Path) -> None:
+def test_a_backup_with_bytes_after_its_end_is_refused(backup: bytes, tmp_path: Path) -> None:
     assert "after its end" in refused(backup + b"\0", tmp_path / "data")
 
 
@@ -143,7 +143,7 @@ def extra(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
     members.insert(1, (tarfile.TarInfo("data/extra"), b"x"))
 
 
-TRICKS: dict[str, Change] = {
+MALICIOUS: dict[str, Change] = {
     "absolute": lambda members: rename(members, "/tmp/evil"),
     "upwards": lambda members: rename(members, "../evil"),
     "upwards below": lambda members: rename(members, "snapshots/../../evil"),
@@ -161,13 +161,13 @@ TRICKS: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("trick", TRICKS)
-def test_tricks_are_refused(backup: bytes, tmp_path: Path, trick: str) -> None:
+@pytest.mark.parametrize("kind", MALICIOUS)
+def test_malicious_archives_are_refused(backup: bytes, tmp_path: Path, kind: str) -> None:
     assert repacked(backup, lambda _: None)
-    assert refused(repacked(backup, TRICKS[trick]), tmp_path / "data")
+    assert refused(repacked(backup, MALICIOUS[kind]), tmp_path / "data")
 
 
-def test_a_directory_that_is_not_empty_is_left_as_it_is(backup: bytes, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_empty_is_not_changed(backup: bytes, tmp_path: Path) -> None:
     directory = tmp_path / "data"
     directory.mkdir()
     restored(backup, directory)
@@ -180,7 +180,9 @@ def test_a_directory_that_is_not_empty_is_left_as_it_is(backup: bytes, tmp_path:
     assert b"is not empty" in done.stderr
 
 
-def test_a_directory_that_exists_stays_what_it_is(backup: bytes, tmp_path: Path) -> None:
+def test_an_existing_directory_keeps_its_owner_and_permissions(
+    backup: bytes, tmp_path: Path
+) -> None:
     """Its rights and its owner, whose the files then are, too."""
     directory = tmp_path / "data"
     directory.mkdir()
@@ -198,20 +200,20 @@ def test_a_directory_that_exists_stays_what_it_is(backup: bytes, tmp_path: Path)
     assert no_damage(directory).streams == 1
 
 
-def test_one_that_is_refused_leaves_an_empty_directory_empty(backup: bytes, tmp_path: Path) -> None:
+def test_a_refused_backup_leaves_an_empty_directory_empty(backup: bytes, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     with pytest.raises(BackupInvalid):
         restored(backup[:-700], tmp_path / "data")
     assert [path.name for path in tmp_path.rglob("*")] == ["data"]
 
 
-def test_a_directory_that_is_new_is_its_owners_alone(backup: bytes, tmp_path: Path) -> None:
+def test_a_new_directory_is_readable_by_its_owner_only(backup: bytes, tmp_path: Path) -> None:
     restored(backup, tmp_path / "data")
     assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_what_a_link_leads_to_is_filled(backup: bytes, tmp_path: Path, exists: bool) -> None:
+def test_the_target_of_a_link_is_filled(backup: bytes, tmp_path: Path, exists: bool) -> None:
     if exists:
         (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")

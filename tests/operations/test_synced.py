@@ -13,17 +13,17 @@ import pytest
 from tailrace.cli.files import write_whole
 from tailrace.engine.backup_format import (
     DATA,
+    END,
     MANIFEST,
     SUMS,
-    end,
     head,
     make_manifest,
     padding,
     sums_text,
 )
+from tailrace.engine.base import CopiedFile
 from tailrace.engine.restore import restore
 from tailrace.engine.rocks.store import FORMAT_VERSION
-from tailrace.engine.store_copy import CopiedFile
 
 
 @pytest.fixture
@@ -49,14 +49,14 @@ def small_backup() -> bytes:
     sums = sums_text([(MANIFEST, sha256(manifest)), (DATA + "CURRENT", sha256(b"x"))])
     members = ((MANIFEST, manifest), (DATA + "CURRENT", b"x"), (SUMS, sums))
     whole = b"".join(head(name, len(data), 0) + data + padding(len(data)) for name, data in members)
-    return whole + end()
+    return whole + END
 
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def test_directories_that_had_to_be_made_are_synced(tmp_path: Path, synced: list[str]) -> None:
+def test_created_directories_are_synced(tmp_path: Path, synced: list[str]) -> None:
     directory = tmp_path / "one" / "two" / "data"
     source = io.BytesIO(small_backup())
     restore(source, directory, FORMAT_VERSION, lambda _: lambda _: None)

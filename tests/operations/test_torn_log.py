@@ -156,7 +156,7 @@ def test_a_length_that_leads_past_the_end_is_damage(copied: Path, longer: int) -
     assert checked.remarks == []
 
 
-def test_a_log_that_others_come_after_is_not_torn_but_damaged(copied: Path) -> None:
+def test_a_torn_log_that_is_not_the_newest_is_damaged(copied: Path) -> None:
     log = log_of(copied)
     shutil.copyfile(log, log.with_name(f"{int(log.stem) + 1:06d}.log"))
     with log.open("r+b") as file:

@@ -10,7 +10,7 @@ import pytest
 
 from tailrace.engine.rocks import check as check_module
 from tailrace.engine.rocks import tables
-from tailrace.engine.rocks.findings import FileDamage, NotChecked
+from tailrace.engine.rocks.findings import Damage, NotChecked
 from tailrace.engine.rocks.logs import LogDamage, check_log
 from tailrace.engine.rocks.tables import check_table
 from tests.operations.building import check, no_damage, run
@@ -73,7 +73,7 @@ def test_a_table_of_an_unknown_form_is_not_checked(copied: Path) -> None:
         with pytest.raises(NotChecked):
             check_table(table, lambda _: None)
     table.write_bytes(b"")
-    with pytest.raises(FileDamage):
+    with pytest.raises(Damage):
         check_table(table, lambda _: None)
 
 

@@ -53,8 +53,8 @@ def test_a_client_at_or_ahead_gets_a_strictly_greater_one(
 ) -> None:
     """By a jitter of 1 to 3600 seconds, in whole intervals, and never none."""
     client = current_cursor(now) + ahead
-    answer = next_cursor(client, now, jitter_s)
-    assert client < answer <= client + JITTER_S_MAX * 1000 // INTERVAL_MS
+    response = next_cursor(client, now, jitter_s)
+    assert client < response <= client + JITTER_S_MAX * 1000 // INTERVAL_MS
 
 
 @given(polls=st.lists(st.tuples(st.integers(0, 100_000), JITTERS), min_size=1, max_size=50))
@@ -71,11 +71,11 @@ def test_a_client_that_polls_on_never_sees_one_twice(polls: list[tuple[int, int]
 
 @given(client=st.integers(0, 10**14), now=MOMENTS, jitter_s=JITTERS)
 def test_what_we_return_we_accept(client: int, now: int, jitter_s: int) -> None:
-    """Whatever cursor is accepted, the answer to it must be accepted in its turn."""
+    """Whatever cursor is accepted, the response to it must be accepted in its turn."""
     parsed = parse_cursor(str(client))
     assert parsed == client
-    answer = next_cursor(parsed, now, jitter_s)
-    assert parse_cursor(str(answer)) == answer
+    response = next_cursor(parsed, now, jitter_s)
+    assert parse_cursor(str(response)) == response
 
 
 def test_an_empty_cursor_counts_as_none() -> None:

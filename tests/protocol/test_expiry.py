@@ -128,7 +128,7 @@ class TestExpiresAt:
         self, moment: datetime, zone_minutes: int, digits: int
     ) -> None:
         """
-        Goal: no accepted moment breaks a later answer or the expiry index, which holds no
+        Goal: no accepted moment breaks a later response or the expiry index, which holds no
         negative numbers. Method: any moment in any zone; either it is refused, or it is what the
         standard library says, but not before 1970, formats, and parses again to the same.
         """

@@ -24,7 +24,7 @@ START_MS = 1_700_000_000_000
 
 class MachineAgainstModel(RuleBasedStateMachine):
     """
-    Any commands in any order: the same answers, the same stream.
+    Any commands in any order: the same responses, the same stream.
 
     Goal: `decide` and `apply` implement the rules. Method: run each command on both and compare
     the results for the client and the whole state; then fold the records again from

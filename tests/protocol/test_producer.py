@@ -211,9 +211,9 @@ def test_any_network_yields_each_batch_once_and_in_order(arrivals: list[Producer
 @given(data=st.data(), batches=st.integers(1, 8))
 def test_a_client_that_retries_appends_everything_once(data: st.DataObject, batches: int) -> None:
     """
-    With pipelining, loss of requests and of answers, the log ends up as exactly what was sent.
+    With pipelining, loss of requests and of responses, the log ends up as exactly what was sent.
 
-    Goal: the answers lead a client to the end. Method: send any batch that is not confirmed, in
+    Goal: the responses lead a client to the end. Method: send any batch that is not confirmed, in
     any order; a gap tells where to resend from; stop when all are confirmed.
     """
     stream = text_stream()
@@ -232,7 +232,7 @@ def test_a_client_that_retries_appends_everything_once(data: st.DataObject, batc
             assert after is not None
             stream = after
             log.append(seq)
-        if not data.draw(st.booleans(), label="answer is lost"):
+        if not data.draw(st.booleans(), label="response is lost"):
             confirmed.add(seq)
     assert log == list(range(batches))
 

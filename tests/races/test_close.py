@@ -45,9 +45,9 @@ def test_readers_get_the_last_bytes_before_the_end(
                 time.sleep(delay_s)
                 if two:
                     assert writer.request("POST", stream, typed, before).status == 204
-                answer = writer.request("POST", stream, {**typed, **CLOSE}, last)
-                assert answer.status == 204
-                assert answer.headers["stream-closed"] == "true"
+                response = writer.request("POST", stream, {**typed, **CLOSE}, last)
+                assert response.status == 204
+                assert response.headers["stream-closed"] == "true"
                 return b""
 
             def poll(stream: str = stream, start: str = start) -> bytes:
@@ -73,11 +73,11 @@ def _long_poll_to_the_end(url: str, stream: str, offset: str) -> bytes:
     found = b""
     with Connection.to(url, HANG_S) as connection:
         while True:
-            answer = connection.request("GET", f"{stream}?offset={offset}&live=long-poll")
-            assert answer.status in (200, 204), answer
-            offset = answer.headers["stream-next-offset"]
-            found += answer.body
-            if answer.headers.get("stream-closed") == "true":
+            response = connection.request("GET", f"{stream}?offset={offset}&live=long-poll")
+            assert response.status in (200, 204), response
+            offset = response.headers["stream-next-offset"]
+            found += response.body
+            if response.headers.get("stream-closed") == "true":
                 tail = connection.request("HEAD", stream).headers["stream-next-offset"]
                 assert offset == tail, "the closure came before the last bytes"
                 return found
@@ -128,13 +128,13 @@ def test_close_races_appends(server: ServerProcess, path: str, final: bytes) -> 
                     for seq in range(100_000):
                         was_closed = closed.is_set()
                         body = pack(writer, seq, b"x" * (seq % 50))
-                        answer = connection.request("POST", stream, octets, body)
-                        if answer.status == 409:
-                            assert answer.headers["stream-closed"] == "true"
-                            return answer
-                        assert answer.status == 204, answer
+                        response = connection.request("POST", stream, octets, body)
+                        if response.status == 409:
+                            assert response.headers["stream-closed"] == "true"
+                            return response
+                        assert response.status == 204, response
                         assert not was_closed, "an append after the close was acknowledged"
-                        acknowledged[writer, seq] = answer.headers["stream-next-offset"]
+                        acknowledged[writer, seq] = response.headers["stream-next-offset"]
                 raise AssertionError("the stream was never closed")
 
             def close(
@@ -142,10 +142,10 @@ def test_close_races_appends(server: ServerProcess, path: str, final: bytes) -> 
             ) -> Response:
                 time.sleep(delay_s)
                 headers = {**octets, **CLOSE}
-                answer = request("POST", server.url + stream, headers, final, HANG_S)
+                response = request("POST", server.url + stream, headers, final, HANG_S)
                 closed.set()
-                assert answer.status == 204, answer
-                return answer
+                assert response.status == 204, response
+                return response
 
             writers = [lambda name=f"w{n}": append(name) for n in range(8)]
             *refusals, closing = together([*writers, close])
@@ -158,7 +158,7 @@ def test_close_races_appends(server: ServerProcess, path: str, final: bytes) -> 
             assert content is not None
             assert content.closed
             assert content.next_offset == end
-            assert {answer.headers["stream-next-offset"] for answer in refusals} == {end}
+            assert {response.headers["stream-next-offset"] for response in refusals} == {end}
             assert (again.status, again.headers["stream-next-offset"]) == (204, end)
             found = [
                 ((message.writer, message.seq), message.end) for message in unpack_all(content.raw)

@@ -18,7 +18,7 @@ def test_one_of_many_creates(server: ServerProcess, path: str) -> None:
     Goal: of several equal PUTs exactly one creates the stream; the others find it (§5.1).
 
     Method: twelve clients, each on an open connection, send the same PUT at the same moment, each
-    with first content of its own; the stream has the content of the one that was answered 201.
+    with first content of its own; the stream has the content of the one that got 201.
     """
     connections = [Connection.to(server.url, HANG_S) for _ in range(CLIENTS)]
     try:
@@ -29,15 +29,15 @@ def test_one_of_many_creates(server: ServerProcess, path: str) -> None:
                 text = {"Content-Type": "text/plain"}
                 return connections[client].request("PUT", stream, text, b"by %d" % client)
 
-            answers = together(
+            responses = together(
                 [lambda client=client: create(client) for client in range(CLIENTS)]  # type: ignore[misc]
             )
-            statuses = [answer.status for answer in answers]
+            statuses = [response.status for response in responses]
             assert Counter(statuses) == {201: 1, 200: CLIENTS - 1}
             content = read_all(connections[0], stream)
             assert content is not None
             assert content.raw == b"by %d" % statuses.index(201)
-            assert {answer.headers["stream-next-offset"] for answer in answers} == {
+            assert {response.headers["stream-next-offset"] for response in responses} == {
                 content.next_offset
             }
     finally:
@@ -60,10 +60,10 @@ def test_unequal_creates_conflict(server: ServerProcess, path: str) -> None:
                 return kind, connection.request("PUT", stream, {"Content-Type": kind}).status
 
         kinds = ["text/plain", "text/html"] * (CLIENTS // 2)
-        answers = together([lambda kind=kind: create(kind) for kind in kinds])  # type: ignore[misc]
-        winner = next(kind for kind, status in answers if status == 201)
+        responses = together([lambda kind=kind: create(kind) for kind in kinds])  # type: ignore[misc]
+        winner = next(kind for kind, status in responses if status == 201)
         for kind, count in (winner, {201: 1, 200: 5}), (_other(winner), {409: 6}):
-            assert Counter(status for name, status in answers if name == kind) == count
+            assert Counter(status for name, status in responses if name == kind) == count
 
 
 def _other(kind: str) -> str:

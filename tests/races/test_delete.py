@@ -34,28 +34,30 @@ def test_delete_races_everything(server: ServerProcess, path: str) -> None:
             def append(stream: str = stream) -> None:
                 with Connection.to(server.url, HANG_S) as connection:
                     while True:
-                        answer = connection.request("POST", stream, TEXT, b"x")
-                        if answer.status == 404:
+                        response = connection.request("POST", stream, TEXT, b"x")
+                        if response.status == 404:
                             return
-                        assert answer.status == 204, answer
+                        assert response.status == 204, response
 
             def poll(stream: str = stream) -> None:
                 with Connection.to(server.url, HANG_S) as connection:
                     offset = "-1"
                     while True:
                         target = f"{stream}?offset={offset}&live=long-poll"
-                        answer = connection.request("GET", target)
-                        if answer.status == 404:
-                            assert problem_code(answer) == "stream-not-found"
+                        response = connection.request("GET", target)
+                        if response.status == 404:
+                            assert problem_code(response) == "stream-not-found"
                             return
-                        assert answer.status in (200, 204), answer
-                        offset = answer.headers["stream-next-offset"]
+                        assert response.status in (200, 204), response
+                        offset = response.headers["stream-next-offset"]
 
             def wait(stream: str = stream) -> None:
                 """The stream gets no appends: only the DELETE can wake this reader."""
                 with Connection.to(server.url, HANG_S) as connection:
-                    answer = connection.request("GET", f"{stream}/quiet?offset=now&live=long-poll")
-                    assert answer.status == 404, answer
+                    response = connection.request(
+                        "GET", f"{stream}/quiet?offset=now&live=long-poll"
+                    )
+                    assert response.status == 404, response
 
             def listen(stream: str = stream) -> None:
                 with Connection.to(server.url, HANG_S) as connection:
@@ -142,11 +144,11 @@ class Lives:
                     continue
                 life = self.life_of(begun.body)
                 offset = begun.headers["stream-next-offset"]
-                answer = connection.request("GET", f"{self.path}?offset={offset}&live=long-poll")
+                response = connection.request("GET", f"{self.path}?offset={offset}&live=long-poll")
                 # 400: by the time it arrived there was another life, without this offset.
-                assert answer.status in (200, 204, 400, 404), answer
-                if answer.status == 200:
-                    assert self.life_of(answer.body) == life
+                assert response.status in (200, 204, 400, 404), response
+                if response.status == 200:
+                    assert self.life_of(response.body) == life
 
 
 def test_no_reader_sees_the_next_life(server: ServerProcess, path: str) -> None:

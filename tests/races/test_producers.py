@@ -57,16 +57,16 @@ def test_pipelined_batches_out_of_order(server: ServerProcess, path: str) -> Non
                         body = pack(producer, seq, bytes(seq))
                         connection.send_request("POST", path, claim(producer, 0, seq), body)
                     for producer, seq in window:
-                        answer = connection.read_response("POST")
-                        if answer.status == 409:
-                            assert answer.headers["producer-received-seq"] == str(seq)
-                            assert int(answer.headers["producer-expected-seq"]) < seq
+                        response = connection.read_response("POST")
+                        if response.status == 409:
+                            assert response.headers["producer-received-seq"] == str(seq)
+                            assert int(response.headers["producer-expected-seq"]) < seq
                             continue
-                        assert answer.status in (200, 204), answer
-                        assert int(answer.headers["producer-seq"]) >= seq
+                        assert response.status in (200, 204), response
+                        assert int(response.headers["producer-seq"]) >= seq
                         todo.remove((producer, seq))
                         with lock:
-                            accepted[producer, seq] += answer.status == 200
+                            accepted[producer, seq] += response.status == 200
 
         together([lambda number=number: send(number) for number in range(CONNECTIONS)])  # type: ignore[misc]
         everything = {(f"p{producer}", seq) for producer in range(3) for seq in range(BATCHES)}
@@ -100,11 +100,11 @@ def test_new_epoch_fences_the_old_one(server: ServerProcess, path: str) -> None:
                 for seq in range(100_000):
                     was_fenced = fenced.is_set()
                     body = pack("old", seq, b"")
-                    answer = connection.request("POST", stream, claim("p", 0, seq), body)
-                    if answer.status == 403:
-                        assert answer.headers["producer-epoch"] == "1"
+                    response = connection.request("POST", stream, claim("p", 0, seq), body)
+                    if response.status == 403:
+                        assert response.headers["producer-epoch"] == "1"
                         return seq
-                    assert answer.status == 200, answer
+                    assert response.status == 200, response
                     assert not was_fenced, "an old epoch was acknowledged after the new one"
             raise AssertionError("never fenced")
 
@@ -115,8 +115,8 @@ def test_new_epoch_fences_the_old_one(server: ServerProcess, path: str) -> None:
             with Connection.to(server.url, HANG_S) as connection:
                 for seq in range(5):
                     body = pack("new", seq, b"")
-                    answer = connection.request("POST", stream, claim("p", 1, seq), body)
-                    assert answer.status == 200, answer
+                    response = connection.request("POST", stream, claim("p", 1, seq), body)
+                    assert response.status == 200, response
                     fenced.set()
             return -1
 

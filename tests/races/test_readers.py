@@ -95,8 +95,8 @@ def test_one_large_message_is_not_kept_once_for_each_reader(tmp_path: Path) -> N
             readers = [SseReader(connection, path) for connection in connections]
             before = memory_bytes(server)
             body = pack("w", 0, bytes(16 << 20))
-            answer = request("POST", server.url + path, OCTET_HEADERS, body, HANG_S)
-            assert answer.status == 204
+            response = request("POST", server.url + path, OCTET_HEADERS, body, HANG_S)
+            assert response.status == 204
             # Another request: by now the readers have been served as far as they let it.
             assert request("HEAD", server.url + path).status == 200
             growth = memory_bytes(server) - before
@@ -153,7 +153,7 @@ def test_readers_that_go_away_leave_nothing(
             for reader in readers:
                 assert reader.read_head().status == 200
         if group % 2:
-            # Some go away while their answer is on its way.
+            # Some go away while their response is on its way.
             body = pack("w", appended, b"")
             assert request("POST", server.url + path, OCTET_HEADERS, body).status == 204
             appended += 1

@@ -31,9 +31,9 @@ def test_acknowledged_appends_are_visible(server: ServerProcess, path: str) -> N
             seen, seq = "", 0
             while time.monotonic() < end:
                 body = pack(writer, seq, b"")
-                answer = connection.request("POST", path, {"Content-Type": OCTETS}, body)
-                assert answer.status == 204, answer
-                acknowledged = answer.headers["stream-next-offset"]
+                response = connection.request("POST", path, {"Content-Type": OCTETS}, body)
+                assert response.status == 204, response
+                acknowledged = response.headers["stream-next-offset"]
                 assert acknowledged > seen, "an append lies before an earlier one"
                 tail = connection.request("HEAD", path).headers["stream-next-offset"]
                 assert tail >= acknowledged, f"acknowledged to {acknowledged}, tail is {tail}"
@@ -88,10 +88,10 @@ def test_live_readers_get_everything_without_another_push(server: ServerProcess,
         offset = "-1"
         with Connection.to(server.url, HANG_S) as connection:
             while arrived["poll"] < total:
-                answer = connection.request("GET", f"{path}?offset={offset}&live=long-poll")
-                assert answer.status in (200, 204), answer
-                offset = answer.headers["stream-next-offset"]
-                note("poll", answer.body, content)
+                response = connection.request("GET", f"{path}?offset={offset}&live=long-poll")
+                assert response.status in (200, 204), response
+                offset = response.headers["stream-next-offset"]
+                note("poll", response.body, content)
         contents["poll"] = bytes(content)
 
     def write() -> None:

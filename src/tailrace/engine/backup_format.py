@@ -9,16 +9,18 @@ Its size is known in advance, and a backup without its last member is invalid: a
 always noticed.
 """
 
+import hashlib
 import tarfile
 from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from tailrace.engine.store_copy import CopiedFile
+from tailrace.engine.base import CopiedFile
 
 __all__ = [
     "DATA",
+    "END",
     "KIND",
     "MANIFEST",
     "MANIFEST_BYTES_MAX",
@@ -27,7 +29,6 @@ __all__ = [
     "Manifest",
     "ManifestFile",
     "archive_size",
-    "end",
     "head",
     "make_manifest",
     "padding",
@@ -42,7 +43,8 @@ SUMS: Final = "SHA256SUMS"
 MANIFEST_BYTES_MAX: Final = 256 << 20
 """A manifest has about 60 bytes for each file of a large snapshot."""
 _BLOCK: Final = tarfile.BLOCKSIZE
-_DIGEST_CHARS: Final = 64
+END: Final = bytes(2 * _BLOCK)
+"""The end of the archive."""
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
@@ -103,11 +105,6 @@ def padding(size: int) -> bytes:
     return bytes(-size % _BLOCK)
 
 
-def end() -> bytes:
-    """The end of the archive."""
-    return bytes(2 * _BLOCK)
-
-
 def sums_text(sums: Iterable[tuple[str, str]]) -> bytes:
     """The last member: the SHA-256 and name of each member before it."""
     return "".join(f"{digest}  {name}\n" for name, digest in sums).encode()
@@ -115,7 +112,8 @@ def sums_text(sums: Iterable[tuple[str, str]]) -> bytes:
 
 def archive_size(manifest: bytes, files: Iterable[CopiedFile]) -> int:
     """The size of the whole archive."""
-    names = [(MANIFEST, len(manifest)), *((DATA + file.name, file.size) for file in files)]
-    sums = sum(_DIGEST_CHARS + 3 + len(name.encode()) for name, _ in names)
-    members = [*names, (SUMS, sums)]
-    return sum(_BLOCK + size + -size % _BLOCK for _, size in members) + len(end())
+    members = [(MANIFEST, len(manifest)), *((DATA + file.name, file.size) for file in files)]
+    digest = hashlib.sha256().hexdigest()
+    sums = len(sums_text((name, digest) for name, _ in members))
+    sizes = [*(size for _, size in members), sums]
+    return sum(_BLOCK + size + len(padding(size)) for size in sizes) + len(END)

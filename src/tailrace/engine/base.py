@@ -13,14 +13,23 @@ synced at a time.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final, NamedTuple
 
-from tailrace.engine.store_copy import StoreCopy
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
 
-__all__ = ["SNAPSHOT_CHUNK_BYTES", "Due", "Garbage", "Spool", "Store", "Transaction", "anything"]
+__all__ = [
+    "SNAPSHOT_CHUNK_BYTES",
+    "CopiedFile",
+    "Due",
+    "Garbage",
+    "Spool",
+    "Store",
+    "StoreCopy",
+    "Transaction",
+]
 
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
 """A snapshot that is not inline is written and read in chunks of this size; the last is shorter."""
@@ -45,21 +54,12 @@ class Garbage(NamedTuple):
     """A snapshot in its own file, which `Store.unlink` removes first."""
 
 
-def anything(_garbage: Garbage) -> bool:
-    return True
-
-
 class Spool(ABC):
     """A large snapshot that is being written, beside the log. Invisible until it is published."""
 
     @abstractmethod
     def write(self, chunk: bytes) -> None:
-        """
-        Add `SNAPSHOT_CHUNK_BYTES`, or less at the end.
-
-        Raises:
-            OSError: The disk is full, or fails.
-        """
+        """Add `SNAPSHOT_CHUNK_BYTES`, or less at the end. Raises OSError if the disk fails."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -85,9 +85,15 @@ class Transaction(ABC):
     def checkpoint(self, key: bytes, state: StreamState) -> None:
         """Store a state, so that loading it replays nothing from before."""
 
-    @abstractmethod
     def delete(self, key: bytes, state: StreamState) -> None:
         """Delete the name and the state; the records and the snapshot become garbage."""
+        self.remove(key, state.id)
+        self.discard(Garbage(state.id, state.tail.byte - state.earliest.byte))
+        self._discard_snapshot(state)
+
+    @abstractmethod
+    def remove(self, key: bytes, stream_id: int) -> None:
+        """Delete the name and the state of a stream."""
 
     @abstractmethod
     def schedule(self, due: Due) -> None:
@@ -101,7 +107,6 @@ class Transaction(ABC):
     def reserve_ids(self, until: int) -> None:
         """After a restart, `Store.next_id` is at least this."""
 
-    @abstractmethod
     def publish(
         self, key: bytes, before: StreamState, after: StreamState, content: bytes | None
     ) -> None:
@@ -110,6 +115,24 @@ class Transaction(ABC):
 
         The previous snapshot, and the records that this one covers, become garbage.
         """
+        assert after.snapshot is not None
+        self.put_snapshot(after.snapshot.id, content)
+        self.checkpoint(key, after)
+        self._discard_snapshot(before)
+        if covered := after.earliest.byte - before.earliest.byte:
+            self.discard(Garbage(after.id, covered, until=after.earliest.byte))
+
+    def _discard_snapshot(self, state: StreamState) -> None:
+        if (snapshot := state.snapshot) is not None:
+            self.discard(Garbage(snapshot.id, snapshot.size, file=not snapshot.inline))
+
+    @abstractmethod
+    def put_snapshot(self, snapshot_id: int, content: bytes | None) -> None:
+        """Store the bytes of a snapshot, or, if None, that its file is in use."""
+
+    @abstractmethod
+    def discard(self, garbage: Garbage) -> None:
+        """Add an entry to the garbage."""
 
     @abstractmethod
     def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
@@ -120,9 +143,47 @@ class Transaction(ABC):
         """Delete garbage, and its entry."""
 
 
-class Store(ABC):
-    """Stores streams."""
+class CopiedFile(NamedTuple):
+    """A file of a copy."""
 
+    name: str
+    """Its path relative to the data directory."""
+    path: Path
+    size: int
+
+
+class StoreCopy(ABC):
+    """
+    A consistent copy of a store, made while it is in use. `discard` is called in any case.
+
+        prepare   in a thread   makes `take` short
+        take      on the loop   between two group commits: the copy has what is durable then
+        gather    in a thread   returns the files of the copy
+        discard   in a thread   when they were sent, or are no longer needed
+
+    Each raises OSError if it fails; the disk may be full. Stored data never changes, it is only
+    deleted. So the copy consists of hard links, and takes space only for what is deleted later.
+    """
+
+    storage_format: int
+    """The storage format of its files."""
+
+    @abstractmethod
+    def prepare(self) -> None: ...
+
+    @abstractmethod
+    def take(self) -> dict[str, int]:
+        """Returns the counters of the store at that moment."""
+
+    @abstractmethod
+    def gather(self) -> list[CopiedFile]:
+        """No file of a snapshot may be unlinked between `take` and the end of this."""
+
+    @abstractmethod
+    def discard(self) -> None: ...
+
+
+class Store(ABC):
     durable: bool
     """Whether `sync` does anything, and so needs a thread."""
     cut_bytes: int = 0
@@ -135,12 +196,7 @@ class Store(ABC):
 
     @abstractmethod
     def write(self, transaction: Transaction) -> None:
-        """
-        Make a transaction visible to reads; after `sync` it is durable too.
-
-        Raises:
-            Exception: Any failure is final: the caller must write nothing more.
-        """
+        """Make a transaction visible to reads. A failure is final: write nothing more."""
 
     @abstractmethod
     def sync(self) -> None:
@@ -179,22 +235,18 @@ class Store(ABC):
         """
         One chunk of a snapshot; an inline one is chunk 0. Call it in a thread if it is not inline.
 
-        Raises:
-            StorageDamaged: It differs from what was stored.
+        Raises StorageDamaged if it differs from what was stored.
         """
 
     @abstractmethod
-    def garbage(self, count_max: int, allow: Callable[[Garbage], bool] = anything) -> list[Garbage]:
+    def garbage(
+        self, count_max: int, allow: Callable[[Garbage], bool] = lambda _: True
+    ) -> list[Garbage]:
         """Garbage that may be reclaimed."""
 
     @abstractmethod
     def unlink(self, garbage: Garbage) -> None:
-        """
-        Remove the file of a snapshot, if it exists. Slow; call it in a thread.
-
-        Raises:
-            OSError: It cannot be removed.
-        """
+        """Remove the file of a snapshot, if it exists. Slow; call it in a thread."""
 
     @abstractmethod
     def compact(self, first: tuple[int, int], last: tuple[int, int]) -> None:
@@ -204,9 +256,9 @@ class Store(ABC):
         The range is from a record to before another, each an id and a byte offset.
         """
 
-    @abstractmethod
     def free_bytes(self) -> int | None:
         """Free space on the disk, without the reserve; None if there is no limit."""
+        return None
 
     def sizes(self) -> dict[str, int]:
         """Stored bytes by kind, approximately."""

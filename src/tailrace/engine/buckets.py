@@ -1,5 +1,6 @@
 """Buckets as the engine keeps them: their entries, and the commands that create and delete them."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tailrace.engine.commit import Reply
@@ -31,8 +32,6 @@ _DELETED: Final = Verdict(Effect.DELETED)
 
 
 class Buckets:
-    """All buckets of an engine."""
-
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._cache: LruCache[BucketEntry] = LruCache(BUCKETS_CACHED_MAX)
@@ -52,12 +51,7 @@ class Buckets:
         return self._engine.store.bucket(key) if bucket is None else bucket.durable
 
     def find(self, key: bytes) -> BucketState:
-        """
-        A bucket as readers see it.
-
-        Raises:
-            BucketNotFound: It does not exist.
-        """
+        """A bucket as readers see it. Raises BucketNotFound if it does not exist."""
         state = self.entry(key).durable
         if state is None:
             raise BucketNotFound
@@ -73,41 +67,45 @@ class Buckets:
 
     def create(self, key: bytes, reply: Reply) -> None:
         """X§1.2; `reply` is called once the outcome is durable."""
-        commit = self._engine.commit
-        if commit.failure is not None:
-            reply(StorageFailed())
-            return
-        bucket = self.entry(key)
-        try:
-            state = create_bucket(bucket.state, self._engine.clock())
-        except Refusal as refusal:
-            commit.respond(reply, refusal, bucket)
-            return
-        self._cache.add(bucket)
-        self._change(bucket, state)
-        commit.open.replies.append((reply, (_CREATED, None)))
-        commit.schedule()
+        self._submit(key, _CREATED, self._create, reply)
 
     def delete(self, key: bytes, reply: Reply) -> None:
         """X§1.5; `reply` is called once the outcome is durable."""
+        self._submit(key, _DELETED, self._delete, reply)
+
+    def _submit(
+        self,
+        key: bytes,
+        verdict: Verdict,
+        decide: Callable[[BucketEntry], BucketState | None],
+        reply: Reply,
+    ) -> None:
         commit = self._engine.commit
         if commit.failure is not None:
             reply(StorageFailed())
             return
         bucket = self.entry(key)
         try:
-            try:
-                delete_bucket(bucket.state)
-            except BucketNotEmpty:
-                # Expired streams do not count, even if they are not deleted yet.
-                self._delete_expired(key + b"\0")
-                delete_bucket(bucket.state)
+            state = decide(bucket)
         except Refusal as refusal:
             commit.respond(reply, refusal, bucket)
             return
-        self._change(bucket, None)
-        commit.open.replies.append((reply, (_DELETED, None)))
+        self._change(bucket, state)
+        commit.open.replies.append((reply, (verdict, None)))
         commit.schedule()
+
+    def _create(self, bucket: BucketEntry) -> BucketState:
+        state = create_bucket(bucket.state, self._engine.clock())
+        self._cache.add(bucket)
+        return state
+
+    def _delete(self, bucket: BucketEntry) -> None:
+        try:
+            delete_bucket(bucket.state)
+        except BucketNotEmpty:
+            # Expired streams do not count, even if they are not deleted yet.
+            self._delete_expired(bucket.key + b"\0")
+            delete_bucket(bucket.state)
 
     def grow(self, bucket: BucketEntry, change: Growth) -> None:
         """Add what a record of the open batch changes about its bucket."""

@@ -20,9 +20,11 @@ A record's value, as `docs/storage.md` has it for readers:
 import struct
 import sys
 from array import array
+from operator import attrgetter
 from typing import Final
 
 import msgspec
+from msgspec.structs import astuple
 
 from tailrace.protocol.content_type import is_json
 from tailrace.protocol.offset import Offset
@@ -125,7 +127,7 @@ def producer_of(value: bytes) -> str | None:
     return value[at : at + size].decode()
 
 
-class _Checkpoint(msgspec.Struct, array_like=True, kw_only=True):
+class _Checkpoint(msgspec.Struct, array_like=True):
     """A state as stored; new fields go to the end and have defaults."""
 
     key: bytes
@@ -136,70 +138,42 @@ class _Checkpoint(msgspec.Struct, array_like=True, kw_only=True):
     written_at: int
     ttl_s: int | None
     expires_at: int | None
-    tail: tuple[int, int]
-    earliest: tuple[int, int]
+    tail: Offset
+    earliest: Offset
     closed: bool
-    closed_by: tuple[str, int, int] | None
+    closed_by: ProducerClaim | None
     stream_seq: str | None
-    producers: dict[str, tuple[int, int]]
+    producers: dict[str, ProducerState]
     snapshot: tuple[int, int, int, int, str, bytes, bool, int] | None = None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Checkpoint).decode
+# The fields that a state and its checkpoint have in common: all between `key` and `producers`.
+_COMMON: Final = _Checkpoint.__struct_fields__[1:-2]
+_common: Final = attrgetter(*_COMMON)
 
 
 def encode_state(key: bytes, state: StreamState) -> bytes:
     """A checkpoint: MessagePack, the fields of `_Checkpoint` in their order."""
-    checkpoint = _Checkpoint(
-        key=key,
-        id=state.id,
-        content_type=state.content_type,
-        created_at=state.created_at,
-        touched_at=state.touched_at,
-        written_at=state.written_at,
-        ttl_s=state.ttl_s,
-        expires_at=state.expires_at,
-        tail=state.tail,
-        earliest=state.earliest,
-        closed=state.closed,
-        closed_by=state.closed_by,
-        stream_seq=state.stream_seq,
-        producers={} if state.producers is NO_PRODUCERS else dict(state.producers.items()),
-        snapshot=None if state.snapshot is None else _flat(state.snapshot),
-    )
-    return _encode(checkpoint)
-
-
-def _flat(item: SnapshotInfo) -> tuple[int, int, int, int, str, bytes, bool, int]:
-    fields = (item.id, item.size, item.content_type, item.digest, item.inline, item.time)
-    return (item.offset.message, item.offset.byte, *fields)
+    producers = {} if state.producers is NO_PRODUCERS else dict(state.producers.items())
+    snapshot = None
+    if state.snapshot is not None:
+        offset, *fields = astuple(state.snapshot)
+        snapshot = (*offset, *fields)
+    return _encode((key, *_common(state), producers, snapshot))
 
 
 def decode_state(value: bytes) -> StreamState:
     stored = _decode(value)
-    producers = {name: ProducerState(*state) for name, state in stored.producers.items()}
-    closed_by = None if stored.closed_by is None else ProducerClaim(*stored.closed_by)
+    snapshot = None
+    if stored.snapshot is not None:
+        snapshot = SnapshotInfo(Offset(*stored.snapshot[:2]), *stored.snapshot[2:])
     return StreamState(
-        id=stored.id,
-        content_type=stored.content_type,
+        **dict(zip(_COMMON, _common(stored), strict=True)),
         json=is_json(stored.content_type),
-        created_at=stored.created_at,
-        touched_at=stored.touched_at,
-        written_at=stored.written_at,
-        ttl_s=stored.ttl_s,
-        expires_at=stored.expires_at,
-        tail=Offset(*stored.tail),
-        earliest=Offset(*stored.earliest),
-        closed=stored.closed,
-        closed_by=closed_by,
-        stream_seq=stored.stream_seq,
-        producers=Producers.of(producers) if producers else NO_PRODUCERS,
-        snapshot=(
-            None
-            if stored.snapshot is None
-            else SnapshotInfo(Offset(*stored.snapshot[:2]), *stored.snapshot[2:])
-        ),
+        producers=Producers.of(stored.producers) if stored.producers else NO_PRODUCERS,
+        snapshot=snapshot,
     )
 
 

@@ -186,12 +186,7 @@ class GroupCommit:
         return [stream for stream in self.syncing.changes if stream.key.startswith(prefix)]
 
     async def run_when_idle(self, work: Callable[[], T]) -> T:
-        """
-        Run a function on the loop between two batches.
-
-        Raises:
-            StorageFailed: There is no such moment.
-        """
+        """Run a function on the loop between two batches. Raises StorageFailed if that fails."""
         if self.failure is not None:
             raise StorageFailed from self.failure
         done: asyncio.Future[T] = self._loop.create_future()

@@ -85,8 +85,7 @@ class Engine:
         self.quota: Quota | None = None
         self.blob_threads = ThreadPoolExecutor(BLOB_THREADS, thread_name_prefix="blob")
         self.stream_cache: LruCache[StreamEntry] = LruCache(streams_cached_max, self._evicted)
-        self._next_id = store.next_id
-        self._reserved = store.next_id
+        self._next_id = self._reserved = store.next_id
         self._room = 0
         self._sweeper = Sweeper(self)
 
@@ -185,12 +184,12 @@ class Engine:
         stream = self.stream(key)
         now = self.clock()
         size = _stored_bytes(command)
+        decided_upon: tuple[StreamEntry | BucketEntry, ...] = (stream,)
         try:
             state = stream.state
             if state is not None and (state.ttl_s is not None or state.expires_at is not None):
                 self.expire(stream, now)
             if type(command) is Create and (bucket := self._bucket(stream)) is not None:
-                # X§1.2: creating a stream MUST NOT create its bucket.
                 admit_stream(bucket.state)
             verdict = decide(stream.state, command, now)
             record = verdict.record
@@ -199,6 +198,10 @@ class Engine:
                 return
             if size is not None:
                 self.check_room(size)
+            if self.quota is not None and (bucket := self._bucket(stream)) is not None:
+                decided_upon = (stream, bucket)
+                # The last check, because it uses up what it allows.
+                check_quota(self, self.quota, stream, bucket, record, now)
         except (BucketNotFound, StreamNotFound):
             bucket = self._bucket(stream)
             if bucket is not None and bucket.state is None:
@@ -207,15 +210,8 @@ class Engine:
                 commit.respond(reply, StreamNotFound(), stream)
             return
         except Refusal as refusal:
-            commit.respond(reply, refusal, stream)
+            commit.respond(reply, refusal, *decided_upon)
             return
-        if self.quota is not None and (bucket := self._bucket(stream)) is not None:
-            try:
-                # The last check, because it uses up what it allows.
-                check_quota(self, self.quota, stream, bucket, record, now)
-            except Refusal as refusal:
-                commit.respond(reply, refusal, stream, bucket)
-                return
         if size is not None:
             self._use_room(size)
         self._record(stream, record)
@@ -252,12 +248,7 @@ class Engine:
                 raise DiskFull
 
     def take_room(self, size: int) -> None:
-        """
-        Count what is about to be stored.
-
-        Raises:
-            DiskFull: There is no room for it.
-        """
+        """Count what is about to be stored. Raises DiskFull if there is no room for it."""
         self.check_room(size)
         self._use_room(size)
 
@@ -306,8 +297,7 @@ class Engine:
             return
         change.is_visible = True
         if type(record) is AppendRecord:
-            assert before is not None
-            assert after is not None
+            assert before is not None and after is not None
             change.records.append(record)
             batch.count(before.tail, after.tail)
             batch.transaction.append(before.id, before.tail, record)
@@ -325,8 +315,7 @@ class Engine:
             stream.dirty_records = stream.dirty_bytes = 0
             batch.transaction.delete(stream.key, before)
         elif type(record) is PublishRecord:
-            assert before is not None
-            assert after is not None
+            assert before is not None and after is not None
             stream.dirty_records = stream.dirty_bytes = 0
             batch.transaction.publish(stream.key, before, after, record.content)
         if bucket is not None:
@@ -344,19 +333,18 @@ class Engine:
             batch.count(START, after.tail)
             batch.transaction.append(after.id, START, record.content)
         stream.touched_at = record.time
-        deadline = after.deadline(self.sliding)
-        if deadline is not None:
+        if (deadline := after.deadline(self.sliding)) is not None:
             batch.transaction.schedule(Due(max(0, deadline), after.id, stream.key))
 
     def _checkpoint_if_due(
         self, stream: StreamEntry, state: StreamState, record: AppendRecord
     ) -> None:
-        stream.dirty_records += 1
+        stream.dirty_records = records = stream.dirty_records + 1
         stream.dirty_bytes += len(record.payload)
-        if stream.dirty_records < CHECKPOINT_RECORDS and stream.dirty_bytes < CHECKPOINT_BYTES:
-            return
         # The size of a checkpoint grows with the number of producers: then it comes less often.
-        if stream.dirty_records >= len(state.producers) or stream.dirty_bytes >= CHECKPOINT_BYTES:
+        if stream.dirty_bytes >= CHECKPOINT_BYTES or (
+            records >= CHECKPOINT_RECORDS and records >= len(state.producers)
+        ):
             self._checkpoint(stream, state)
 
     def _checkpoint(self, stream: StreamEntry, state: StreamState) -> None:
@@ -368,14 +356,13 @@ class Engine:
     def stream(self, key: bytes) -> StreamEntry:
         """The entry of this name, loaded if it is not in memory; the stream may not exist."""
         stream = self.stream_cache.get(key)
-        if stream is not None:
-            return stream
-        stream = StreamEntry(key, self.store.load(key))
-        if stream.state is not None:
-            # What was replayed now must not be replayed again, with more, at the next load.
-            stream.dirty_bytes = CHECKPOINT_BYTES
-            # Names that do not exist must not evict streams that do.
-            self.stream_cache.add(stream)
+        if stream is None:
+            stream = StreamEntry(key, self.store.load(key))
+            if stream.state is not None:
+                # What was replayed now must not be replayed again, with more, at the next load.
+                stream.dirty_bytes = CHECKPOINT_BYTES
+                # Names that do not exist must not evict streams that do.
+                self.stream_cache.add(stream)
         return stream
 
     def _evicted(self, stream: StreamEntry) -> None:

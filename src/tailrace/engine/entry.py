@@ -34,8 +34,6 @@ class Entry(Generic[S]):
 
 
 class BucketEntry(Entry[BucketState]):
-    """A bucket."""
-
     __slots__ = ()
 
 
@@ -46,8 +44,6 @@ class StreamListener(Protocol):
 
 
 class StreamEntry(Entry[StreamState]):
-    """A stream."""
-
     __slots__ = ("bucket", "dirty_bytes", "dirty_records", "listener", "touched_at")
 
     def __init__(self, key: bytes, state: StreamState | None) -> None:

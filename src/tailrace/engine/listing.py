@@ -76,8 +76,6 @@ class _Turn:
 
 
 class Listing:
-    """The listings of an engine."""
-
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
 

@@ -6,7 +6,7 @@ from functools import partial
 from heapq import nsmallest
 from itertools import islice
 
-from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, anything
+from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction
 from tailrace.engine.codec import HEAD, decode_record, encode_record
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.machine import apply_append
@@ -17,14 +17,14 @@ from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
 __all__ = ["MemoryStore"]
 
 
-class _Records:
-    """The records of one stream, in order, with the byte offset of each beside them."""
+def _start(value: bytes) -> int:
+    """The byte offset of a stored record."""
+    return int(HEAD.unpack_from(value)[6])
 
-    __slots__ = ("starts", "values")
 
-    def __init__(self) -> None:
-        self.starts: list[int] = []
-        self.values: list[bytes] = []
+def _end(value: bytes) -> int:
+    _, _, _, head, _, _, start, _ = HEAD.unpack_from(value)
+    return int(start + len(value) - head)
 
 
 class MemoryStore(Store):
@@ -35,8 +35,9 @@ class MemoryStore(Store):
     def __init__(self) -> None:
         self.next_id = 1
         self.states: dict[bytes, StreamState] = {}
-        self.records: dict[int, _Records] = {}
-        self.index: list[Due] = []
+        # The records of each stream, in order.
+        self.records: dict[int, list[bytes]] = {}
+        self.index: set[Due] = set()
         self.buckets: dict[bytes, BucketState] = {}
         # The keys of each bucket's streams, in order; those of the base surface under b"".
         self.listed: dict[bytes, list[bytes]] = {}
@@ -56,11 +57,6 @@ class MemoryStore(Store):
             else:
                 self.buckets[bucket] = state
 
-    def append(self, stream_id: int, start: int, value: bytes) -> None:
-        records = self.records[stream_id]
-        records.starts.append(start)
-        records.values.append(value)
-
     def sync(self) -> None: ...
 
     def load(self, key: bytes) -> StreamState | None:
@@ -68,20 +64,17 @@ class MemoryStore(Store):
         if state is None or state.closed:
             return state
         records = self.records[state.id]
-        for value in records.values[bisect_left(records.starts, state.tail.byte) :]:
+        for value in records[bisect_left(records, state.tail.byte, key=_start) :]:
             state = apply_append(state, decode_record(value)[1])
         return state
 
     def scan(self, stream_id: int, start: int, end: int) -> Iterator[bytes]:
-        records = self.records.get(stream_id)
-        if records is None:
-            return
-        first = max(0, bisect_right(records.starts, start) - 1)
-        last = bisect_left(records.starts, end)
-        yield from records.values[first:last]
+        records = self.records.get(stream_id, [])
+        first = max(0, bisect_right(records, start, key=_start) - 1)
+        yield from records[first : bisect_left(records, end, key=_start)]
 
     def due(self, now: int, count_max: int) -> list[Due]:
-        return [entry for entry in self.index[:count_max] if entry.deadline <= now]
+        return nsmallest(count_max, (entry for entry in self.index if entry.deadline <= now))
 
     def bucket(self, bucket: bytes) -> BucketState | None:
         return self.buckets.get(bucket)
@@ -102,28 +95,21 @@ class MemoryStore(Store):
     def read_snapshot(self, snapshot: SnapshotInfo, index: int) -> bytes:
         return self.snapshots[snapshot.id][index]
 
-    def garbage(self, count_max: int, allow: Callable[[Garbage], bool] = anything) -> list[Garbage]:
+    def garbage(
+        self, count_max: int, allow: Callable[[Garbage], bool] = lambda _: True
+    ) -> list[Garbage]:
         return list(islice(filter(allow, self.discarded.values()), count_max))
 
     def unlink(self, garbage: Garbage) -> None: ...
 
     def trim(self, stream_id: int, until: int) -> None:
         """Delete the records that are wholly before a byte."""
-        records = self.records.get(stream_id)
-        if records is None:
-            return
-        count = bisect_left(records.starts, until)
-        if count and count == bisect_right(records.starts, until):
-            # No record starts there: the one before may extend beyond it.
-            value = records.values[count - 1]
-            if records.starts[count - 1] + len(value) - HEAD.unpack_from(value)[3] > until:
-                count -= 1
-        del records.starts[:count], records.values[:count]
+        records = self.records.get(stream_id, [])
+        # A record that starts there is kept, even if it is empty.
+        before = bisect_left(records, until, key=_start)
+        del records[: bisect_right(records, until, hi=before, key=_end)]
 
     def compact(self, first: tuple[int, int], last: tuple[int, int]) -> None: ...
-
-    def free_bytes(self) -> int | None:
-        return None
 
     def interrupt(self) -> None: ...
 
@@ -131,8 +117,6 @@ class MemoryStore(Store):
 
 
 class _MemorySpool(Spool):
-    """A large snapshot that is being written."""
-
     def __init__(self, snapshots: dict[int, list[bytes]], snapshot_id: int) -> None:
         self._snapshots = snapshots
         self._id = snapshot_id
@@ -158,7 +142,7 @@ class _MemoryTransaction(Transaction):
 
     def create(self, key: bytes, state: StreamState) -> None:
         self.changes.append(partial(self._store.states.__setitem__, key, state))
-        self.changes.append(partial(self._store.records.__setitem__, state.id, _Records()))
+        self.changes.append(partial(self._store.records.__setitem__, state.id, []))
         self.changes.append(partial(self._list, bucket_of(key), key))
 
     def _list(self, bucket: bytes, key: bytes) -> None:
@@ -172,34 +156,20 @@ class _MemoryTransaction(Transaction):
 
     def append(self, stream_id: int, at: Offset, record: AppendRecord) -> None:
         value = encode_record(at, record)
-        self.changes.append(partial(self._store.append, stream_id, at.byte, value))
+        self.changes.append(lambda: self._store.records[stream_id].append(value))
 
     def checkpoint(self, key: bytes, state: StreamState) -> None:
         self.changes.append(partial(self._store.states.__setitem__, key, state))
 
-    def delete(self, key: bytes, state: StreamState) -> None:
+    def remove(self, key: bytes, stream_id: int) -> None:
         self.changes.append(partial(self._store.states.pop, key, None))
         self.changes.append(partial(self._unlist, bucket_of(key), key))
-        self._discard(Garbage(state.id, state.tail.byte - state.earliest.byte))
-        if state.snapshot is not None:
-            self._discard(Garbage(state.snapshot.id, state.snapshot.size))
 
-    def publish(
-        self, key: bytes, before: StreamState, after: StreamState, content: bytes | None
-    ) -> None:
-        assert after.snapshot is not None
+    def put_snapshot(self, snapshot_id: int, content: bytes | None) -> None:
         if content is not None:
-            self.changes.append(
-                partial(self._store.snapshots.__setitem__, after.snapshot.id, [content])
-            )
-        self.checkpoint(key, after)
-        if before.snapshot is not None:
-            self._discard(Garbage(before.snapshot.id, before.snapshot.size))
-        trimmed = after.earliest.byte - before.earliest.byte
-        if trimmed:
-            self._discard(Garbage(after.id, trimmed, until=after.earliest.byte))
+            self.changes.append(partial(self._store.snapshots.__setitem__, snapshot_id, [content]))
 
-    def _discard(self, garbage: Garbage) -> None:
+    def discard(self, garbage: Garbage) -> None:
         at = (garbage.id, garbage.until)
         self.changes.append(partial(self._store.discarded.__setitem__, at, garbage))
 
@@ -207,18 +177,10 @@ class _MemoryTransaction(Transaction):
         self.buckets[bucket] = state
 
     def schedule(self, due: Due) -> None:
-        def change() -> None:
-            if due not in self._store.index:
-                insort(self._store.index, due)
-
-        self.changes.append(change)
+        self.changes.append(partial(self._store.index.add, due))
 
     def unschedule(self, due: Due) -> None:
-        def change() -> None:
-            if due in self._store.index:
-                self._store.index.remove(due)
-
-        self.changes.append(change)
+        self.changes.append(partial(self._store.index.discard, due))
 
     def reserve_ids(self, until: int) -> None:
         self.changes.append(partial(setattr, self._store, "next_id", until))

@@ -28,7 +28,6 @@ LATENCY_S: Final = (
 OTHER: Final = "other"
 """The label of buckets that are not counted by name. A bucket of this name is one of them."""
 BUCKETS_STEP: Final = 1024
-_OTHER_KEY: Final = OTHER.encode()
 
 
 class Histogram:
@@ -110,10 +109,6 @@ class Meters:
             self.buckets += 1
             self.bucketed_streams += after.streams
             self.bucketed_bytes += after.bytes
-            if before is None:
-                self._meet(key)
-
-    def _meet(self, key: bytes) -> None:
-        known = self.bucket_appends
-        if len(known) < self.buckets_max and key not in known and key != _OTHER_KEY:
-            known[key] = 0
+            is_new = before is None and key != OTHER.encode()
+            if is_new and len(self.bucket_appends) < self.buckets_max:
+                self.bucket_appends.setdefault(key, 0)

@@ -46,12 +46,7 @@ class Slice(NamedTuple):
 
 
 def check_bounds(state: StreamState, offset: Offset) -> None:
-    """
-    Check an offset against the state only.
-
-    Raises:
-        OffsetBeyondTail, OffsetGone, OffsetMisaligned: It is not one that this stream returned.
-    """
+    """Check an offset against the state only; raises the same as `locate`."""
     tail, earliest = state.tail, state.earliest
     if offset.byte > tail.byte or offset.message > tail.message:
         raise OffsetBeyondTail(offset.token(), tail.token())

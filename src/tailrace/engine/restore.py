@@ -8,7 +8,7 @@ Rule 2: only names that a data directory has are accepted. Links, directories, m
 manifest does not name, and repeated members are refused.
 
 Rule 3: the result becomes a database when everything is in it and durable. A directory that did not
-exist is renamed into place then. An existing one is filled, so that its owner, permissions and
+exist is renamed to its path then. An existing one is filled, so that its owner, permissions and
 mounts stay; CURRENT, without which there is no database, is moved last.
 """
 
@@ -19,29 +19,17 @@ import re
 import secrets
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
-from tailrace.engine.backup_format import (
-    DATA,
-    KIND,
-    MANIFEST,
-    MANIFEST_BYTES_MAX,
-    SUMS,
-    VERSION,
-    Manifest,
-    end,
-    padding,
-    sums_text,
-)
+from tailrace.engine import backup_format
 from tailrace.exceptions import TailraceError
 
 __all__ = ["BackupInvalid", "DirectoryTaken", "restore"]
 
-_BLOCK: Final = tarfile.BLOCKSIZE
 _PIECE_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}|snapshots/0[0-9]{19}", re.ASCII)
 _CURRENT: Final = "CURRENT"
@@ -65,8 +53,8 @@ def restore(
     source: BinaryIO,
     directory: Path,
     storage_format: int,
-    started: Callable[[Manifest], Callable[[int], object]],
-) -> Manifest:
+    started: Callable[[backup_format.Manifest], Callable[[int], object]],
+) -> backup_format.Manifest:
     """
     Check a backup and write it to a directory, which must be empty or not exist.
 
@@ -90,7 +78,12 @@ def restore(
     part.mkdir(mode=0o700)
     try:
         for file in manifest.files:
-            reader.member(file.name, file.size, part / file.name, advance)
+            path = part / file.name
+            path.parent.mkdir(exist_ok=True)
+            with path.open("xb") as target:
+                for piece in reader.member(backup_format.DATA + file.name, file.size):
+                    target.write(piece)
+                    advance(len(piece))
         reader.finish()
         if inside:
             _give_to_owner(part, directory)
@@ -132,10 +125,10 @@ def _give_to_owner(part: Path, directory: Path) -> None:
             os.chown(path, owner.st_uid, owner.st_gid)
 
 
-def _check_manifest(manifest: Manifest, storage_format: int) -> None:
-    if manifest.kind != KIND:
+def _check_manifest(manifest: backup_format.Manifest, storage_format: int) -> None:
+    if manifest.kind != backup_format.KIND:
         raise BackupInvalid("it is not a backup of tailrace")
-    if manifest.version != VERSION or manifest.storage_format > storage_format:
+    if manifest.version != backup_format.VERSION or manifest.storage_format > storage_format:
         raise BackupInvalid(f"it was made by tailrace {manifest.tailrace}: restore it with that")
     names = [file.name for file in manifest.files]
     for name in names:
@@ -154,64 +147,58 @@ class _Reader:
         self._source = source
         self._sums: list[tuple[str, str]] = []
 
-    def manifest(self) -> Manifest:
-        size = self._head(MANIFEST, None)
-        if size > MANIFEST_BYTES_MAX:
-            raise BackupInvalid("it is not a backup of tailrace")
-        content = self._take(size)
-        self._skip_padding(MANIFEST, size)
-        self._sums.append((MANIFEST, hashlib.sha256(content).hexdigest()))
+    def manifest(self) -> backup_format.Manifest:
+        content = b"".join(self.member(backup_format.MANIFEST))
         try:
-            return msgspec.json.decode(content, type=Manifest)
+            return msgspec.json.decode(content, type=backup_format.Manifest)
         except msgspec.MsgspecError as error:
             raise BackupInvalid(f"its manifest cannot be read: {error}") from error
 
-    def member(self, name: str, size: int, path: Path, advance: Callable[[int], object]) -> None:
-        """Write the next member, which must be this one, to a file."""
-        self._head(DATA + name, size)
-        path.parent.mkdir(exist_ok=True)
-        check = hashlib.sha256()
-        with path.open("xb") as file:
-            left = size
-            while left:
-                piece = self._take(min(left, _PIECE_BYTES))
-                check.update(piece)
-                file.write(piece)
-                left -= len(piece)
-                advance(len(piece))
-        self._skip_padding(name, size)
-        self._sums.append((DATA + name, check.hexdigest()))
-
     def finish(self) -> None:
         """Check the checksums, and that nothing follows them."""
-        expected = sums_text(self._sums)
-        size = self._head(SUMS, None)
-        found = self._take(size) if size == len(expected) else b""
+        sums = self._sums.copy()
+        expected = backup_format.sums_text(sums)
+        found = b"".join(self.member(backup_format.SUMS, len(expected)))
         if found != expected:
-            raise BackupInvalid(f"{_first_wrong(found, expected)} is not what was sent")
-        self._skip_padding(SUMS, size)
-        if self._take(len(end())) != end() or self._source.read(1):
+            lines = set(found.decode(errors="replace").splitlines())
+            wrong = (name for name, digest in sums if f"{digest}  {name}" not in lines)
+            raise BackupInvalid(f"{next(wrong, backup_format.SUMS)} is not what was sent")
+        self._expect(backup_format.END, "its end")
+        if self._source.read(1):
             raise BackupInvalid("there is something after its end")
+
+    def member(self, name: str, size: int | None = None) -> Iterator[bytes]:
+        """The content of the next member, which must have this name and size, in pieces."""
+        left = self._head(name, size)
+        if size is None and left > backup_format.MANIFEST_BYTES_MAX:
+            raise BackupInvalid("it is not a backup of tailrace")
+        after = backup_format.padding(left)
+        check = hashlib.sha256()
+        while left:
+            piece = self._take(min(left, _PIECE_BYTES))
+            check.update(piece)
+            left -= len(piece)
+            yield piece
+        self._expect(after, f"the end of {name}")
+        self._sums.append((name, check.hexdigest()))
 
     def _head(self, name: str, size: int | None) -> int:
         """Read the header of the next member; returns its size."""
-        block = self._take(_BLOCK)
+        block = self._take(tarfile.BLOCKSIZE)
         try:
             found = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
-            whole = _CHECKSUM_FORM.fullmatch(block[_CHECKSUM]) is not None
         except (tarfile.HeaderError, UnicodeDecodeError):
-            whole = False
-        if not whole:
+            found = None
+        if found is None or not _CHECKSUM_FORM.fullmatch(block[_CHECKSUM]):
             raise BackupInvalid(f"where {name} should begin, there is something else")
         fits = found.size >= 0 and size in (None, found.size)
         if found.name != name or not found.isreg() or not fits:
             raise BackupInvalid(f"where {name} should be, there is {found.name[:80]!r}")
         return found.size
 
-    def _skip_padding(self, name: str, size: int) -> None:
-        expected = padding(size)
+    def _expect(self, expected: bytes, after: str) -> None:
         if self._take(len(expected)) != expected:
-            raise BackupInvalid(f"there is something after the end of {name}")
+            raise BackupInvalid(f"there is something after {after}")
 
     def _take(self, size: int) -> bytes:
         pieces = []
@@ -222,12 +209,6 @@ class _Reader:
             pieces.append(piece)
             size -= len(piece)
         return b"".join(pieces)
-
-
-def _first_wrong(found: bytes, expected: bytes) -> str:
-    lines = zip(found.splitlines(), expected.splitlines(), strict=False)
-    wrong = next((good for bad, good in lines if bad != good), b"  " + SUMS.encode())
-    return wrong.partition(b"  ")[2].decode()
 
 
 def _move_up(part: Path, directory: Path) -> None:

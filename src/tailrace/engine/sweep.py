@@ -46,11 +46,6 @@ class Sweeper:
         self._compaction: threading.Thread | None = None
         self._timer = self._loop.call_later(SWEEP_S, self._sweep)
 
-    @property
-    def busy(self) -> bool:
-        """Whether a step is not durable yet."""
-        return self._expiring or self._reclaiming
-
     def stop(self) -> None:
         self._stopped = True
         self._timer.cancel()

@@ -66,25 +66,14 @@ _CREATED_EMPTY = Growth(1)
 
 
 def create_bucket(state: BucketState | None, now: int) -> BucketState:
-    """
-    X§1.2.
-
-    Raises:
-        BucketExists: The bucket exists; it is not changed.
-    """
+    """X§1.2. Raises BucketExists if there is one."""
     if state is not None:
         raise BucketExists
     return BucketState(now)
 
 
 def delete_bucket(state: BucketState | None) -> None:
-    """
-    X§1.5: a bucket MUST be empty before deletion.
-
-    Raises:
-        BucketNotFound: It does not exist.
-        BucketNotEmpty: It has streams.
-    """
+    """X§1.5: a bucket MUST be empty before deletion. Raises BucketNotFound, BucketNotEmpty."""
     if state is None:
         raise BucketNotFound
     if state.streams:
@@ -92,12 +81,7 @@ def delete_bucket(state: BucketState | None) -> None:
 
 
 def admit_stream(state: BucketState | None) -> None:
-    """
-    X§1.2: creating a stream MUST NOT create its bucket.
-
-    Raises:
-        BucketNotFound: It does not exist.
-    """
+    """X§1.2: creating a stream MUST NOT create its bucket. Raises BucketNotFound."""
     if state is None:
         raise BucketNotFound
 

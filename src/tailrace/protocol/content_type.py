@@ -22,12 +22,7 @@ _MEDIA_TYPE: Final = re.compile(rf"({_TOKEN}/{_TOKEN})[ \t]*(;[\x20-\x7e\t]*)?",
 
 @lru_cache(maxsize=4096)
 def essence(content_type: str) -> str:
-    """
-    The `type/subtype` part in lower case.
-
-    Raises:
-        ContentTypeInvalid: It is not a media type, or too long.
-    """
+    """The `type/subtype` part in lower case. Raises ContentTypeInvalid if there is none."""
     match = _MEDIA_TYPE.fullmatch(content_type)
     if match is None or len(content_type) > CONTENT_TYPE_BYTES_MAX:
         raise ContentTypeInvalid

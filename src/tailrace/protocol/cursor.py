@@ -22,12 +22,7 @@ _CURSOR: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 def parse_cursor(text: str) -> int | None:
-    """
-    The client's cursor. An empty one counts as none.
-
-    Raises:
-        QueryInvalid: This server cannot have returned it.
-    """
+    """The client's cursor; None if it is empty. Raises QueryInvalid if it is not a cursor."""
     if not text:
         return None
     if not _CURSOR.fullmatch(text):

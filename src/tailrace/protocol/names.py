@@ -24,12 +24,7 @@ _BUCKET_ID: Final = re.compile(r"[a-z0-9_-]{4,64}", re.ASCII)
 
 
 def bucket_key(bucket_id: str) -> bytes:
-    """
-    The key of a bucket.
-
-    Raises:
-        BucketInvalid: It is not a valid id.
-    """
+    """The key of a bucket. Raises BucketInvalid if its id is not valid."""
     # X§1.1: bucket_id MUST match ^[a-z0-9_-]{4,64}$.
     if not _BUCKET_ID.fullmatch(bucket_id):
         raise BucketInvalid(bucket_id[:80])

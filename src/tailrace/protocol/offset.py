@@ -36,12 +36,7 @@ START: Final = Offset(0, 0)
 
 
 def parse_offset(token: str) -> Offset:
-    """
-    Parse a token; the caller handles `-1` and `now`.
-
-    Raises:
-        OffsetInvalid: The text is not a token.
-    """
+    """Parse a token, but not `-1` or `now`. Raises OffsetInvalid if the text is not a token."""
     if not _TOKEN.fullmatch(token):
         raise OffsetInvalid(token[:64])
     return Offset(int(token[:16]), int(token[17:]))

@@ -45,12 +45,7 @@ class ProducerState(NamedTuple):
 
 
 def recognise(state: ProducerState | None, claim: ProducerClaim) -> bool:
-    """
-    Whether the claim is a retry of a batch that the stream has.
-
-    Raises:
-        ProducerFenced: A newer epoch holds this producer id.
-    """
+    """Whether the claim is a retry. Raises ProducerFenced if a newer epoch holds the id."""
     if state is None:
         return False
     if claim.epoch < state.epoch:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from rocksdict import Checkpoint
 
+from tailrace.engine.base import CopiedFile, StoreCopy
 from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, snapshot_files
-from tailrace.engine.store_copy import CopiedFile, StoreCopy
 
 if TYPE_CHECKING:
     from rocksdict import Rdict
@@ -36,8 +36,6 @@ _NO_LINKS: Final = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.
 
 
 class RocksCopy(StoreCopy):
-    """A copy of an open database."""
-
     def __init__(
         self,
         directory: Path,

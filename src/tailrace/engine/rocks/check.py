@@ -1,12 +1,12 @@
 """
 `tailrace check`: whether a data directory is what was written to it. Nothing in it is changed.
 
-First the files that RocksDB does not verify when it is asked for all that it has: the MANIFEST, the
+First the files that a scan through RocksDB does not verify, or not completely: the MANIFEST, the
 write-ahead logs (`logs`) and the blocks of tables (`tables`). Then the contents (`consistency`), by
-reading everything through RocksDB, which verifies the checksums of what it reads: blob files
-included.
+reading all streams through RocksDB, which verifies the checksums of what it reads, also of values
+in blob files.
 
-A form that is not known here is not damage: it is reported as not checked.
+A form that is unknown here is not damage: it is reported as not checked.
 
 Not read: RocksDB's own LOG files, LOCK, IDENTITY and OPTIONS, which are not needed to serve; files
 and values that nothing refers to, which a start or a compaction removes without reading them.
@@ -23,7 +23,7 @@ from rocksdict import Rdict
 
 from tailrace.engine.rocks.compaction import stored_bytes
 from tailrace.engine.rocks.consistency import FORMAT, Consistency
-from tailrace.engine.rocks.findings import FileDamage, Finding, NotChecked, Remark, Report
+from tailrace.engine.rocks.findings import Damage, Finding, NotChecked, Remark, Report
 from tailrace.engine.rocks.logs import LogDamage, check_log
 from tailrace.engine.rocks.readonly import DirectoryInUse, OlderFormat, held, opened
 from tailrace.engine.rocks.snapshot_files import SNAPSHOTS
@@ -81,9 +81,7 @@ def check(directory: Path, storage_format: int, report: Report, advance: Advance
     if not (directory / "CURRENT").is_file() and not any(directory.glob("MANIFEST-*")):
         raise NoDatabase(directory, "is no data directory of tailrace")
     with held(directory):
-        run = _Run(directory, storage_format, report, advance)
-        run.check()
-        return run.checked
+        return _Run(directory, storage_format, report, advance).check()
 
 
 class _Run:
@@ -98,7 +96,7 @@ class _Run:
         # Where the first damage of each write-ahead log is.
         self._cut: dict[str, int] = {}
 
-    def check(self) -> None:
+    def check(self) -> Checked:
         self._check_config()
         is_whole = self._check_manifest()
         self._check_logs()
@@ -106,6 +104,7 @@ class _Run:
             self._check_database()
         else:
             self._report(Finding("without its MANIFEST the streams cannot be checked"))
+        return self.checked
 
     def _check_config(self) -> None:
         path = self._directory / "rocksdict-config.json"
@@ -116,7 +115,7 @@ class _Run:
         if config.get("raw_mode") is not True:
             self._report(Finding("it is not what was written", file=path.name))
         elif config != _CONFIG:
-            self._remark(NotChecked(0, "it has unknown settings"), path.name)
+            self._remark("not checked: it has unknown settings", path.name)
 
     def _check_manifest(self) -> bool:
         """Returns whether RocksDB can open it."""
@@ -136,34 +135,29 @@ class _Run:
     def _check_logs(self) -> None:
         paths = sorted(self._directory.glob("*.log"), key=_number)
         # A server that starts creates a new log before it is done with the old one.
-        written = [path for path in paths if path.stat().st_size]
+        newest = [path for path in paths if path.stat().st_size][-1:]
         for path in paths:
-            self._check_log(path, is_newest=path in written[-1:])
+            self._check_file(path, check_log, may_be_torn=path in newest)
 
-    def _check_log(self, path: Path, *, is_newest: bool) -> None:
-        self.checked.files += 1
-        try:
-            check_log(path, self._advance)
-        except NotChecked as unknown:
-            self._remark(unknown, path.name)
-        except LogDamage as damage:
-            lost = damage.size - damage.offset
-            self._cut[path.name] = damage.offset
-            if damage.torn and is_newest:
-                text = f"{_TORN}: {lost} bytes, never acknowledged; the next start drops them"
-                self.checked.remarks.append(Remark(text, path.name, damage.offset))
-                return
-            problem = f"{damage.reason}: {lost} bytes from here on are lost to a server"
-            self._report(Finding(problem, file=path.name, offset=damage.offset))
-
-    def _check_file(self, path: Path, verify: Callable[[Path, Advance], None]) -> bool:
+    def _check_file(
+        self, path: Path, verify: Callable[[Path, Advance], None], *, may_be_torn: bool = False
+    ) -> bool:
         self.checked.files += 1
         try:
             verify(path, self._advance)
         except NotChecked as unknown:
-            self._remark(unknown, path.name)
-        except FileDamage as damage:
-            self._report(Finding(damage.reason, file=path.name, offset=damage.offset))
+            self._remark(str(unknown), path.name, unknown.offset)
+        except Damage as damage:
+            problem = damage.reason
+            if path.suffix == ".log":
+                self._cut[path.name] = damage.offset
+                lost = path.stat().st_size - damage.offset
+                if may_be_torn and isinstance(damage, LogDamage) and damage.torn:
+                    text = f"{_TORN}: {lost} bytes, never acknowledged; the next start drops them"
+                    self._remark(text, path.name, damage.offset)
+                    return False
+                problem = f"{problem}: {lost} bytes from here on are lost to a server"
+            self._report(Finding(problem, file=path.name, offset=damage.offset))
             return False
         except OSError as error:
             self._report(Finding(f"it cannot be read: {error.strerror}", file=path.name))
@@ -201,8 +195,8 @@ class _Run:
         self.checked.bytes += size
         self._advance_by(size)
 
-    def _remark(self, unknown: NotChecked, file: str) -> None:
-        self.checked.remarks.append(Remark(str(unknown), file, unknown.offset))
+    def _remark(self, text: str, file: str, offset: int = 0) -> None:
+        self.checked.remarks.append(Remark(text, file, offset))
 
     def _report(self, finding: Finding) -> None:
         self.checked.findings += 1

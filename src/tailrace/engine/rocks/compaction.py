@@ -1,8 +1,8 @@
 """
-`tailrace compact`: all that is no longer needed goes, and its room is given back to the disk.
+`tailrace compact`: delete everything that is no longer needed, and return its space to the disk.
 
-A server does the same in the background, but a step at a time and only where it is worth it: a
-table, or a blob file, is written anew when enough of it is garbage. Here everything is.
+A server does the same in the background, in steps: it rewrites a table, or a blob file, when enough
+of it is garbage. This rewrites all of them.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Final
 
 from rocksdict import BottommostLevelCompaction, CompactOptions, Rdict
 
-from tailrace.engine.base import Garbage, Store
+from tailrace.engine.base import Store
 from tailrace.engine.rocks.snapshot_files import SNAPSHOTS
 
 __all__ = ["compact_families", "reclaim_all", "stored_bytes"]
@@ -33,19 +33,15 @@ def reclaim_all(store: Store, advance: Callable[[int], object]) -> int:
     while garbage := store.garbage(_GARBAGE_STEP):
         transaction = store.begin()
         for entry in garbage:
-            _reclaim(store, entry)
+            if entry.file:
+                # Before its entry is deleted: a crash must not leave a file without an entry.
+                store.unlink(entry)
             transaction.reclaim(entry)
             reclaimed += entry.bytes
             advance(entry.bytes)
         store.write(transaction)
         store.sync()
     return reclaimed
-
-
-def _reclaim(store: Store, entry: Garbage) -> None:
-    if entry.file:
-        # Before its entry is deleted: a crash must not leave a file without an entry.
-        store.unlink(entry)
 
 
 def compact_families(families: dict[str, Rdict], done: Callable[[str], object]) -> None:

@@ -4,7 +4,7 @@ Checks that the contents of a database are consistent.
     states     each is the result of its records (`replay`), and has its name and its snapshot
     names      each has a state
     records    each is of a stream, or garbage
-    buckets    each has the streams and bytes that its row says
+    buckets    each has as many streams and bytes as its row has
     expiry     each stream that expires has an entry
     garbage    none of it is in use
     ids        all are below the next id
@@ -14,7 +14,7 @@ Memory: eight bytes for each stream that expires or has a snapshot, and one entr
 
 import hashlib
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +24,9 @@ from rocksdict import Rdict
 from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES
 from tailrace.engine.codec import decode_state, key_of_state
 from tailrace.engine.errors import StorageDamaged
-from tailrace.engine.rocks.findings import Finding, Report, stream_name
+from tailrace.engine.rocks.findings import Damage, Finding, Report, stream_name
 from tailrace.engine.rocks.keys import ID, PAIR, items, keys
-from tailrace.engine.rocks.replay import RecordMismatch, replay
+from tailrace.engine.rocks.replay import replay
 from tailrace.engine.rocks.salvage_reader import SalvageReader, has
 from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, SnapshotFiles
 from tailrace.engine.rocks.transaction import NEXT_ID, decode_garbage
@@ -42,8 +42,6 @@ _CRC_BYTES: Final = 4
 
 
 class Consistency:
-    """One check of the contents of a database."""
-
     def __init__(
         self,
         directory: Path,
@@ -96,20 +94,19 @@ class Consistency:
         self._highest_id = max(self._highest_id, stream_id)
         if state.id != stream_id or self._reader.get("names", key) != ID.pack(stream_id):
             self._report(Finding("its name and its checkpoint do not belong together", stream=name))
+        final = state
         try:
             final = replay(state, self._records_of(stream_id))
-        except RecordMismatch as mismatch:
-            self._report(Finding(mismatch.reason, stream=name, offset=mismatch.at))
+        except Damage as damage:
+            self._report(Finding(damage.reason, stream=name, offset=damage.offset))
             self._reader.partial = True
-            final = state
         except Exception as error:  # rocksdict raises plain Exception
             self._report(Finding(f"its records cannot be read: {error}", stream=name))
             self._reader.partial = True
-            final = state
         if state.snapshot is not None:
             self._check_snapshot(name, state.snapshot)
         if (state.ttl_s, state.expires_at) != (None, None) and not has(self._expiring, stream_id):
-            self._report(Finding("it ends, and is not in the index of those that do", stream=name))
+            self._report(Finding("it expires, and is not in the expiry index", stream=name))
         if bucket := bucket_of(key):
             counted = self._buckets.setdefault(bucket, [0, 0])
             counted[0] += 1
@@ -138,8 +135,7 @@ class Consistency:
                 if self._reader.get("garbage", ID.pack(seen)) is None:
                     self._reader.report(f"there are records of stream {seen}, which does not exist")
         except Exception as error:  # rocksdict raises plain Exception
-            self._reader.report(f"records cannot be read: {error}")
-            self._reader.partial = True
+            self._reader.fail("records", error)
 
     def _check_names(self) -> None:
         for key, value in self._reader.walk("names"):
@@ -158,10 +154,7 @@ class Consistency:
         self._highest_id = max(self._highest_id, snapshot.id)
         file = "" if snapshot.inline else f"{SNAPSHOTS}/{snapshot.id:020d}"
         try:
-            if self._reader.get("snapshots", ID.pack(snapshot.id), raises=True) is None:
-                problem = "its snapshot is missing"
-            else:
-                problem = self._inline(snapshot) if snapshot.inline else self._file(snapshot)
+            problem = self._snapshot_problem(snapshot)
         except StorageDamaged:
             problem = "its snapshot is not what was stored"
         except Exception as error:  # rocksdict raises plain Exception
@@ -170,25 +163,26 @@ class Consistency:
             at = None if file else snapshot.offset.byte
             self._report(Finding(problem, file=file, stream=name, offset=at))
 
-    def _inline(self, snapshot: SnapshotInfo) -> str:
-        content = self._reader.get("snapshots", ID.pack(snapshot.id), raises=True) or b""
-        self._advance(len(content))
-        fits = (len(content), hashlib.sha256(content).digest()) == (snapshot.size, snapshot.digest)
-        return "" if fits else "its snapshot is not what was stored"
-
-    def _file(self, snapshot: SnapshotInfo) -> str:
-        path = self._directory / SNAPSHOTS / f"{snapshot.id:020d}"
-        count = -(-snapshot.size // SNAPSHOT_CHUNK_BYTES)
-        if not path.is_file():
-            return "the file of its snapshot is missing"
-        if path.stat().st_size != snapshot.size + _CRC_BYTES * count:
-            return "the file of its snapshot has another size"
-        check = hashlib.sha256()
-        for index in range(count):
-            chunk = self._snapshot_files.read(snapshot, index)
+    def _snapshot_problem(self, snapshot: SnapshotInfo) -> str:
+        stored = self._reader.get("snapshots", ID.pack(snapshot.id), raises=True)
+        if stored is None:
+            return "its snapshot is missing"
+        chunks: Iterable[bytes] = [stored]
+        if not snapshot.inline:
+            path = self._directory / SNAPSHOTS / f"{snapshot.id:020d}"
+            count = -(-snapshot.size // SNAPSHOT_CHUNK_BYTES)
+            if not path.is_file():
+                return "the file of its snapshot is missing"
+            if path.stat().st_size != snapshot.size + _CRC_BYTES * count:
+                return "the file of its snapshot has another size"
+            chunks = (self._snapshot_files.read(snapshot, index) for index in range(count))
+        size, check = 0, hashlib.sha256()
+        for chunk in chunks:
+            size += len(chunk)
             check.update(chunk)
             self._advance(len(chunk))
-        return "" if check.digest() == snapshot.digest else "its snapshot is not what was stored"
+        is_same = (size, check.digest()) == (snapshot.size, snapshot.digest)
+        return "" if is_same else "its snapshot is not what was stored"
 
     def _check_snapshots(self) -> None:
         """Check that each snapshot is of a stream, or garbage."""
@@ -204,12 +198,9 @@ class Consistency:
     # -- the rest ----------------------------------------------------------------------------
 
     def _read_expiry(self) -> None:
-        found = array("Q")
-        for key in self._reader.keys("expiry"):
-            found.append(PAIR.unpack(key)[1])
+        found = (PAIR.unpack(key)[1] for key in self._reader.keys("expiry"))
         self._expiring = array("Q", sorted(found))
-        if found:
-            self._highest_id = max(self._highest_id, self._expiring[-1])
+        self._highest_id = max([self._highest_id, *self._expiring[-1:]])
 
     def _check_garbage(self) -> None:
         for key, value in self._reader.walk("garbage"):
@@ -218,10 +209,10 @@ class Consistency:
             stored = self._reader.get("states", ID.pack(entry.id))
             if entry.until is None:
                 if stored is not None or has(self._snapshots, entry.id):
-                    self._reader.report(f"{entry.id} is in use, and to be removed")
+                    self._reader.report(f"id {entry.id} is in use, and listed as garbage")
             elif stored is not None and decode_state(stored).earliest.byte < entry.until:
                 name = stream_name(key_of_state(stored))
-                self._report(Finding("what is retained is to be removed", stream=name))
+                self._report(Finding("records that it retains are listed as garbage", stream=name))
 
     def _check_buckets(self) -> None:
         counts_bytes = self._reader.get("default", UNCOUNTED) is None
@@ -233,7 +224,7 @@ class Consistency:
                 streams, size = counted
                 self._reader.report(
                     f"bucket {key.decode(errors='backslashreplace')} has {streams} streams of "
-                    f"{size} bytes, and says {stored[0]} of {stored[1]}"
+                    f"{size} bytes, and its row has {stored[0]} of {stored[1]}"
                 )
         for key in self._buckets if not self._reader.partial else ():
             self._reader.report(
@@ -244,9 +235,7 @@ class Consistency:
         stored = self._reader.get("default", NEXT_ID)
         next_id = 1 if stored is None else ID.unpack(stored)[0]
         if self._highest_id >= next_id:
-            self._reader.report(
-                f"id {self._highest_id} is in use, and the next one is said to be {next_id}"
-            )
+            self._reader.report(f"id {self._highest_id} is in use, and the next id is {next_id}")
 
 
 def _is_of(state: bytes, key: bytes) -> bool:

@@ -8,11 +8,11 @@ import msgspec
 from tailrace.exceptions import TailraceError
 from tailrace.protocol.names import bucket_of
 
-__all__ = ["FileDamage", "Finding", "NotChecked", "Remark", "Report", "stream_name"]
+__all__ = ["Damage", "Finding", "NotChecked", "Remark", "Report", "stream_name"]
 
 
-class FileDamage(TailraceError):
-    """A file is not what was written."""
+class Damage(TailraceError):
+    """A file, or a stream, is not what was written, from this byte of it on."""
 
     message = "{reason}"
     offset: int

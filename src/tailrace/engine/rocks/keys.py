@@ -19,15 +19,8 @@ def after_prefix(prefix: bytes) -> bytes | None:
 
 
 def items(family: Rdict, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-    """
-    Keys and values from one key to before another.
-
-    Not `Rdict.items`, which ends silently at a block that cannot be read: a stream would seem to be
-    shorter than it is.
-
-    Raises:
-        Exception: A block is damaged or cannot be read.
-    """
+    """Keys and values from one key to before another; raises if a block cannot be read."""
+    # Not `Rdict.items`, which ends silently there: a stream would seem to be shorter than it is.
     for at in _iterate(family, start, end):
         yield at.key(), at.value()
 

@@ -3,8 +3,8 @@ The form of RocksDB's logs, its write-ahead log and its MANIFEST: records in blo
 
     u32 checksum, u16 length, u8 kind, bytes        kind: 1 whole, 2 first, 3 middle, 4 last
 
-A piece never crosses the end of a block; a rest shorter than a header is zeros. RocksDB cannot be
-asked about damage here: it takes the first piece that does not fit for the end of the log.
+A piece never crosses the end of a block; a rest shorter than a header is zeros. RocksDB does not
+report damage here: it takes the first damaged piece for the end of the log.
 
 A log is torn if it ends inside of a record and no checksum fails: a writer that is killed leaves it
 so. The checksum of the last piece cannot be verified then, and its length is in no checksum. If the
@@ -21,8 +21,7 @@ from typing import Final
 
 import google_crc32c
 
-from tailrace.engine.rocks.findings import FileDamage, NotChecked
-from tailrace.exceptions import TailraceError
+from tailrace.engine.rocks.findings import Damage, NotChecked
 
 __all__ = ["LogDamage", "check_log"]
 
@@ -33,11 +32,9 @@ _DAMAGED_KINDS: Final = frozenset((0, 5, 6, 7, 8, 11))
 _CUT_OFF: Final = "a record is cut off"
 
 
-class LogDamage(FileDamage):
+class LogDamage(Damage):
     """A log cannot be read from `offset` on, where the first incomplete record begins."""
 
-    size: int
-    """The size of the whole file."""
     torn: bool = False
     """The file ends inside of this record, and nothing else is wrong with it."""
 
@@ -56,29 +53,22 @@ def check_log(path: Path, advance: Callable[[int], object]) -> None:
         LogDamage: The log cannot be read from some offset on.
         NotChecked: The same, because its form is unknown from there on.
     """
-    size = path.stat().st_size
     begun: int | None = None
     try:
         for at, kind in _pieces(path, advance):
             if (kind in (_WHOLE, _FIRST)) is (begun is not None):
-                raise _Broken(at, "pieces of a record are missing")
+                raise LogDamage(at, "pieces of a record are missing")
             if kind in (_WHOLE, _LAST):
                 begun = None
             elif kind == _FIRST:
                 begun = at
         if begun is not None:
-            raise _Broken(size, _CUT_OFF, torn=True)
-    except _Broken as broken:
-        begin = broken.at if begun is None else begun
-        raise LogDamage(begin, broken.reason, size, broken.torn) from broken
-
-
-class _Broken(TailraceError):
-    """A piece of a log is not what was written."""
-
-    at: int
-    reason: str
-    torn: bool = False
+            raise LogDamage(begun, _CUT_OFF, torn=True)
+    except LogDamage as damage:
+        # RocksDB reads whole records: the damage begins with the record.
+        if begun is not None:
+            damage.offset = begun
+        raise
 
 
 def _pieces(path: Path, advance: Callable[[int], object]) -> Iterator[tuple[int, int]]:
@@ -97,31 +87,29 @@ def _pieces_of_block(block: bytes, start: int) -> Iterator[tuple[int, int]]:
         stored, length, kind = _HEADER.unpack_from(block, at)
         end = at + _HEADER.size + length
         if kind in _DAMAGED_KINDS:
-            raise _Broken(start + at, f"there is no record of kind {kind}")
+            raise LogDamage(start + at, f"there is no record of kind {kind}")
         if kind > _LAST:
             raise NotChecked(start + at, f"a record of the unknown kind {kind}")
         if end > len(block):
             torn = is_last and end <= BLOCK_BYTES and not _fits_shorter(block, at)
-            raise _Broken(start + at, _CUT_OFF, torn=torn)
+            raise LogDamage(start + at, _CUT_OFF, torn=torn)
         # The checksum covers the kind and the bytes.
         if stored != _masked(google_crc32c.value(block[at + 6 : end])):
-            raise _Broken(start + at, "a checksum does not match")
+            raise LogDamage(start + at, "a checksum does not match")
         yield start + at, kind
         at = end
     if at < len(block) and is_last:
-        raise _Broken(start + at, _CUT_OFF, torn=True)
+        raise LogDamage(start + at, _CUT_OFF, torn=True)
     if any(block[at:]):
-        raise _Broken(start + at, "there are bytes between two records")
+        raise LogDamage(start + at, "there are bytes between two records")
 
 
 def _fits_shorter(block: bytes, at: int) -> bool:
     """Whether a beginning of the piece matches its checksum."""
     (stored, _, _), begin = _HEADER.unpack_from(block, at), at + _HEADER.size
-    check = google_crc32c.extend(0, block[at + 6 : begin])
-    if stored == _masked(check):
-        return True
+    check = google_crc32c.value(block[at + 6 : begin])
     for end in range(begin, len(block)):
-        check = google_crc32c.extend(check, block[end : end + 1])
         if stored == _masked(check):
             return True
-    return False
+        check = google_crc32c.extend(check, block[end : end + 1])
+    return bool(stored == _masked(check))

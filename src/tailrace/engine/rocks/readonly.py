@@ -25,7 +25,6 @@ __all__ = ["DirectoryInUse", "OlderFormat", "held", "opened"]
 LOCK: Final = "LOCK"
 _CONFIG: Final = "rocksdict-config.json"
 _CACHE_BYTES: Final = 32 << 20
-_COPY_BYTES: Final = 1 << 20
 
 
 class DirectoryInUse(TailraceError):
@@ -38,12 +37,7 @@ class OlderFormat(TailraceError):
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """
-    Lock a directory against servers, as RocksDB itself would.
-
-    Raises:
-        DirectoryInUse: A server uses it.
-    """
+    """Lock a directory, as RocksDB does. Raises DirectoryInUse if a server uses it."""
     number = _open_lock(directory / LOCK)
     if number is None:
         # Just restored: no server has used it yet, so there is no file to lock.
@@ -87,7 +81,7 @@ def opened(directory: Path, cut: Mapping[str, int]) -> Iterator[dict[str, Rdict]
         view = Path(name)
         for path in directory.iterdir():
             if path.name in cut:
-                _copy_start(path, view / path.name, cut[path.name])
+                os.truncate(shutil.copyfile(path, view / path.name), cut[path.name])
             elif path.name == _CONFIG:
                 shutil.copyfile(path, view / path.name)
             elif path.suffix in (".sst", ".blob", ".log") or path.name.startswith(
@@ -101,14 +95,10 @@ def opened(directory: Path, cut: Mapping[str, int]) -> Iterator[dict[str, Rdict]
         access = AccessType.read_only(False)
         database = Rdict(str(view), _options("default", cache), families, access)
         try:
-            yield _by_name(database)
+            found = {name: database.get_column_family(name) for name in FAMILIES}
+            yield {"default": database, **found}
         finally:
             database.close()
-
-
-def _by_name(database: Rdict) -> dict[str, Rdict]:
-    found = {name: database.get_column_family(name) for name in FAMILIES}
-    return {"default": database, **found}
 
 
 def _options(name: str, cache: Cache) -> Options:
@@ -116,10 +106,3 @@ def _options(name: str, cache: Cache) -> Options:
     options.create_if_missing(False)
     options.create_missing_column_families(False)
     return options
-
-
-def _copy_start(source: Path, target: Path, size: int) -> None:
-    with source.open("rb") as reader, target.open("wb") as writer:
-        while size and (piece := reader.read(min(size, _COPY_BYTES))):
-            writer.write(piece)
-            size -= len(piece)

@@ -11,21 +11,13 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from tailrace.engine.codec import decode_record, encode_record
-from tailrace.exceptions import TailraceError
+from tailrace.engine.rocks.findings import Damage
 from tailrace.protocol.machine import apply_append
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import NO_PRODUCERS
 from tailrace.protocol.state import AppendRecord, StreamState
 
-__all__ = ["RecordMismatch", "replay"]
-
-
-class RecordMismatch(TailraceError):
-    """A record, or a checkpoint, does not match the others; `at` is a byte of the stream."""
-
-    message = "{reason}"
-    at: int
-    reason: str
+__all__ = ["replay"]
 
 
 def replay(checkpoint: StreamState, values: Iterable[tuple[int, bytes]]) -> StreamState:
@@ -33,7 +25,7 @@ def replay(checkpoint: StreamState, values: Iterable[tuple[int, bytes]]) -> Stre
     The state after all records, which come with the byte offsets that they are stored at.
 
     Raises:
-        RecordMismatch: They do not follow each other, or do not lead to the checkpoint.
+        Damage: They do not follow each other, or do not lead to the checkpoint.
     """
     _check_state(checkpoint)
     state: StreamState | None = None
@@ -43,43 +35,39 @@ def replay(checkpoint: StreamState, values: Iterable[tuple[int, bytes]]) -> Stre
         at, record = _decode(byte, value)
         if state is None:
             if at.byte > checkpoint.earliest.byte:
-                raise RecordMismatch(
-                    checkpoint.earliest.byte, f"records up to {at.byte} are missing"
-                )
+                raise Damage(checkpoint.earliest.byte, f"records up to {at.byte} are missing")
             begins_whole = at == START
             state = _before(checkpoint, at)
         if at != state.tail:
-            raise RecordMismatch(state.tail.byte, f"the next record is at {at.token()}")
+            raise Damage(state.tail.byte, f"the next record is at {at.token()}")
         _check_messages(record, at, json=checkpoint.json)
         _check_earliest(checkpoint.earliest, record, at)
         if not reached and not checkpoint.closed and state.tail == checkpoint.tail:
             _compare(state, checkpoint, whole=begins_whole, count=count)
             reached = True
         if state.closed:
-            raise RecordMismatch(at.byte, "there is a record after the one that closes the stream")
+            raise Damage(at.byte, "there is a record after the one that closes the stream")
         state = apply_append(state, record)
         count += 1
     if state is None:
         if checkpoint.tail.byte != checkpoint.earliest.byte:
-            raise RecordMismatch(checkpoint.earliest.byte, "all its records are missing")
+            raise Damage(checkpoint.earliest.byte, "all its records are missing")
         return checkpoint
     if not reached:
         if state.tail != checkpoint.tail:
             token = checkpoint.tail.token()
-            raise RecordMismatch(
-                state.tail.byte, f"its records do not lead to its checkpoint at {token}"
-            )
+            raise Damage(state.tail.byte, f"its records do not lead to its checkpoint at {token}")
         _compare(state, checkpoint, whole=begins_whole, count=count)
     return replace(checkpoint, tail=state.tail, closed=state.closed)
 
 
 def _check_state(state: StreamState) -> None:
     if not START <= state.earliest <= state.tail:
-        raise RecordMismatch(state.tail.byte, "its checkpoint begins after its tail")
+        raise Damage(state.tail.byte, "its checkpoint begins after its tail")
     if state.snapshot is not None and state.snapshot.offset != state.earliest:
-        raise RecordMismatch(state.earliest.byte, "its snapshot is not where it begins")
+        raise Damage(state.earliest.byte, "its snapshot is not where it begins")
     if state.touched_at < state.written_at:
-        raise RecordMismatch(state.tail.byte, "its checkpoint was written to after it was touched")
+        raise Damage(state.tail.byte, "its checkpoint was written to after it was touched")
 
 
 def _before(checkpoint: StreamState, at: Offset) -> StreamState:
@@ -101,30 +89,28 @@ def _decode(byte: int, value: bytes) -> tuple[Offset, AppendRecord]:
         at, record = decode_record(value)
         whole = encode_record(at, record) == value
     except Exception as error:  # a damaged header can fail in any way
-        raise RecordMismatch(byte, f"a record cannot be read: {error}") from error
+        raise Damage(byte, f"a record cannot be read: {error}") from error
     if not whole or at.byte != byte:
-        raise RecordMismatch(byte, "a record is not of its form")
+        raise Damage(byte, "a record is not of its form")
     return at, record
 
 
 def _check_messages(record: AppendRecord, at: Offset, *, json: bool) -> None:
     if not record.payload and not record.closes:
-        raise RecordMismatch(at.byte, "a record has neither messages nor closes the stream")
+        raise Damage(at.byte, "a record has neither messages nor closes the stream")
     if not json:
         if record.lengths:
-            raise RecordMismatch(
-                at.byte, "a record has several messages, and the stream is not JSON"
-            )
+            raise Damage(at.byte, "a record has several messages, and the stream is not JSON")
         return
     lengths = record.lengths or ((len(record.payload),) if record.payload else ())
     if sum(lengths) != len(record.payload):
-        raise RecordMismatch(at.byte, "the lengths of a record's messages do not fit")
+        raise Damage(at.byte, "the lengths of a record's messages do not fit")
     end = 0
     for length in lengths:
         end += length
         # Each message ends with a comma.
         if length < 2 or record.payload[end - 1 : end] != b",":
-            raise RecordMismatch(at.byte, "a record's messages do not end where they should")
+            raise Damage(at.byte, "a record's messages do not end where they should")
 
 
 def _check_earliest(earliest: Offset, record: AppendRecord, at: Offset) -> None:
@@ -137,7 +123,7 @@ def _check_earliest(earliest: Offset, record: AppendRecord, at: Offset) -> None:
             break
         message, byte = message + 1, byte + length
     if (message, byte) != earliest:
-        raise RecordMismatch(earliest.byte, "what is retained does not begin with a message")
+        raise Damage(earliest.byte, "what is retained does not begin with a message")
 
 
 def _compare(state: StreamState, checkpoint: StreamState, *, whole: bool, count: int) -> None:
@@ -153,6 +139,4 @@ def _compare(state: StreamState, checkpoint: StreamState, *, whole: bool, count:
         fits = fits and len(state.producers) == len(producers)
         fits = fits and state.stream_seq == checkpoint.stream_seq
     if not fits:
-        raise RecordMismatch(
-            checkpoint.tail.byte, "its checkpoint is not what its records add up to"
-        )
+        raise Damage(checkpoint.tail.byte, "its checkpoint is not what its records add up to")

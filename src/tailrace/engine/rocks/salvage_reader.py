@@ -31,14 +31,14 @@ class SalvageReader:
                 self._advance(len(key) + len(value))
                 yield key, value
         except Exception as error:  # rocksdict raises plain Exception
-            self._fail(family, error)
+            self.fail(family, error)
 
     def keys(self, family: str) -> Iterator[bytes]:
         """All keys of a family, up to the first that cannot be read."""
         try:
             yield from keys(self.families[family], b"", None)
         except Exception as error:  # rocksdict raises plain Exception
-            self._fail(family, error)
+            self.fail(family, error)
 
     def get(self, family: str, key: bytes, *, raises: bool = False) -> bytes | None:
         """A value, if it exists and can be read."""
@@ -47,7 +47,7 @@ class SalvageReader:
         except Exception as error:  # rocksdict raises plain Exception
             if raises:
                 raise
-            self._fail(family, error)
+            self.fail(family, error)
             return None
         return found
 
@@ -55,7 +55,8 @@ class SalvageReader:
         """Report a problem of the whole database."""
         self._report(Finding(problem))
 
-    def _fail(self, family: str, error: Exception) -> None:
+    def fail(self, family: str, error: Exception) -> None:
+        """Report that a family cannot be read."""
         self.partial = True
         self.report(f"{family} cannot be read: {error}")
 

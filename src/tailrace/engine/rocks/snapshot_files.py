@@ -45,22 +45,16 @@ def snapshot_files(directory: Path) -> Iterator[tuple[int, Path]]:
 
 
 class SnapshotFiles:
-    """The files of large snapshots."""
-
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._size = 0
+        self.size = 0
+        """The bytes of all complete files."""
         # Files are added and removed by several threads.
         self._counting = threading.Lock()
 
-    @property
-    def size(self) -> int:
-        """The bytes of all complete files."""
-        return self._size
-
     def count(self, size: int) -> None:
         with self._counting:
-            self._size += size
+            self.size += size
 
     def remove_orphans(self, known: Callable[[int], bool]) -> None:
         """Remove files that nothing refers to: a crash left them."""
@@ -76,12 +70,7 @@ class SnapshotFiles:
         return SnapshotFileSpool(self, self._directory, self._path(snapshot_id))
 
     def read(self, snapshot: SnapshotInfo, index: int) -> bytes:
-        """
-        One chunk, verified.
-
-        Raises:
-            StorageDamaged: It differs from what was written.
-        """
+        """One chunk. Raises StorageDamaged if it differs from what was written."""
         start = index * SNAPSHOT_CHUNK_BYTES
         size = min(SNAPSHOT_CHUNK_BYTES, snapshot.size - start)
         try:
@@ -109,8 +98,6 @@ class SnapshotFiles:
 
 
 class SnapshotFileSpool(Spool):
-    """A file that is being written."""
-
     def __init__(self, blobs: SnapshotFiles, directory: Path, path: Path) -> None:
         self._snapshot_files = blobs
         self._directory = directory

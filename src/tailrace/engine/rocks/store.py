@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 from rocksdict import Cache, CompactOptions, Rdict, WriteBatch
 
-from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, anything
+from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction
 from tailrace.engine.codec import HEAD, decode_record, decode_state
 from tailrace.engine.errors import EngineError, StorageDamaged
 from tailrace.engine.rocks.backup import RocksCopy, remove_copies
@@ -210,7 +210,9 @@ class RocksStore(Store):
             raise StorageDamaged(snapshot.offset.token())
         return content
 
-    def garbage(self, count_max: int, allow: Callable[[Garbage], bool] = anything) -> list[Garbage]:
+    def garbage(
+        self, count_max: int, allow: Callable[[Garbage], bool] = lambda _: True
+    ) -> list[Garbage]:
         entries = (decode_garbage(key, value) for key, value in items(self._garbage, b"", None))
         return list(islice(filter(allow, entries), count_max))
 

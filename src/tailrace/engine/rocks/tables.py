@@ -1,8 +1,8 @@
 """
 The checksums of all blocks of a table.
 
-RocksDB verifies the blocks that it reads, and cannot be asked to verify the others: data that
-a deleted range covers, which a scan skips and a compaction fails on, and filters.
+RocksDB verifies the blocks that it reads. It does not read filters, nor data that a deleted range
+covers: a scan skips that data, and a compaction fails if it is damaged.
 
 A table ends with a footer. Before it is the metaindex, which says where filter, index and
 properties are; the index says where the data is. Each block is followed by a byte for its
@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 import lz4.block
 import xxhash
 
-from tailrace.engine.rocks.findings import FileDamage, NotChecked
+from tailrace.engine.rocks.findings import Damage, NotChecked
 
 __all__ = ["check_table"]
 
@@ -41,7 +41,7 @@ def check_table(path: Path, advance: Callable[[int], object]) -> None:
     Verify all blocks of a table.
 
     Raises:
-        FileDamage: The checksum of a block does not match.
+        Damage: The checksum of a block does not match.
         NotChecked: The table has an unknown form.
     """
     end = path.stat().st_size - _FOOTER.size
@@ -49,7 +49,7 @@ def check_table(path: Path, advance: Callable[[int], object]) -> None:
         file.seek(max(end, 0))
         footer = file.read()
         if len(footer) != _FOOTER.size:
-            raise FileDamage(0, "the file is too short for a table")
+            raise Damage(0, "the file is too short for a table")
         kind, extended, _, context, meta_size, _, version, magic = _FOOTER.unpack(footer)
         known = (_XXH3, _EXTENDED_MAGIC, _FORMAT, _TABLE_MAGIC)
         if (kind, extended, version, magic) != known:
@@ -57,7 +57,7 @@ def check_table(path: Path, advance: Callable[[int], object]) -> None:
         blocks = _Blocks(file, end, context, advance)
         meta_at = end - _TRAILER.size - meta_size
         if meta_at < 0:
-            raise FileDamage(end, "the footer points outside of the file")
+            raise Damage(end, "the footer points outside of the file")
         meta, _ = blocks.read(meta_at, meta_size)
         try:
             for name, begin, size in _metaindex(meta):
@@ -95,7 +95,7 @@ class _Blocks:
             # So that a block at another offset, or of another file, does not match.
             check += self._context ^ ((at & _U32) + (at >> 32) & _U32)
         if stored != check & _U32:
-            raise FileDamage(at, "the checksum of a block does not match")
+            raise Damage(at, "the checksum of a block does not match")
         self._advance(size)
         return block, compression
 

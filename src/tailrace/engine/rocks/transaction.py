@@ -10,7 +10,7 @@ from tailrace.engine.codec import encode_record, encode_state
 from tailrace.engine.rocks.keys import ID, PAIR
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
+from tailrace.protocol.state import AppendRecord, StreamState
 
 if TYPE_CHECKING:
     from tailrace.engine.rocks.store import RocksStore
@@ -26,8 +26,6 @@ _FILE: Final = b"f"
 
 
 class RocksTransaction(Transaction):
-    """Changes to several column families at once."""
-
     def __init__(self, store: "RocksStore") -> None:
         self.batch = WriteBatch(raw_mode=True)
         self._store = store
@@ -49,30 +47,15 @@ class RocksTransaction(Transaction):
     def checkpoint(self, key: bytes, state: StreamState) -> None:
         self._put(ID.pack(state.id), encode_state(key, state), self._handles["states"])
 
-    def delete(self, key: bytes, state: StreamState) -> None:
+    def remove(self, key: bytes, stream_id: int) -> None:
         self.batch.delete(key, self._handles["names"])
-        self.batch.delete(ID.pack(state.id), self._handles["states"])
-        self._discard(Garbage(state.id, state.tail.byte - state.earliest.byte))
-        if state.snapshot is not None:
-            self._discard_snapshot(state.snapshot)
+        self.batch.delete(ID.pack(stream_id), self._handles["states"])
 
-    def publish(
-        self, key: bytes, before: StreamState, after: StreamState, content: bytes | None
-    ) -> None:
-        assert after.snapshot is not None
+    def put_snapshot(self, snapshot_id: int, content: bytes | None) -> None:
         # The file of a large snapshot exists already: the empty entry refers to it.
-        self._put(ID.pack(after.snapshot.id), content or b"", self._handles["snapshots"])
-        self.checkpoint(key, after)
-        if before.snapshot is not None:
-            self._discard_snapshot(before.snapshot)
-        trimmed = after.earliest.byte - before.earliest.byte
-        if trimmed:
-            self._discard(Garbage(after.id, trimmed, until=after.earliest.byte))
+        self._put(ID.pack(snapshot_id), content or b"", self._handles["snapshots"])
 
-    def _discard_snapshot(self, snapshot: SnapshotInfo) -> None:
-        self._discard(Garbage(snapshot.id, snapshot.size, file=not snapshot.inline))
-
-    def _discard(self, garbage: Garbage) -> None:
+    def discard(self, garbage: Garbage) -> None:
         value = ID.pack(garbage.bytes) + (_FILE if garbage.file else b"")
         self._put(_garbage_key(garbage), value, self._handles["garbage"])
 

@@ -70,8 +70,6 @@ class _StreamReaders:
 
 
 class Live:
-    """All waiting readers."""
-
     def __init__(
         self,
         engine: Engine,

@@ -19,8 +19,6 @@ __all__ = ["LongPoll"]
 
 
 class LongPoll:
-    """One request that waits for data."""
-
     endless = True
 
     def __init__(
@@ -50,7 +48,7 @@ class LongPoll:
         self._live.leave(self._stream, self)
 
     def wake(self, pieces: dict[Offset, Slice]) -> None:
-        """Respond to a commit: data, closure, or both."""
+        """Respond with what is there now: data, closure, both, or nothing new."""
         self.cancel()
         state = self._stream.durable
         assert state is not None
@@ -81,12 +79,7 @@ class LongPoll:
 
     def end(self) -> None:
         """The timeout has passed, or the server stops."""
-        self.cancel()
-        state = self._stream.durable
-        if state is None:
-            self._reply(problem(StreamNotFound()))
-        elif state.tail != self._start:
-            # It was not woken: the response must not skip data.
-            self.wake({})
+        if self._stream.durable is None:
+            self.refuse(StreamNotFound())
         else:
-            self._reply(self._live.reads.nothing_new(state, self._cursor))
+            self.wake({})

@@ -16,15 +16,16 @@ import os
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import structlog
 
 from tailrace import __version__
 from tailrace.engine import backup_format
+from tailrace.engine.base import CopiedFile, StoreCopy
 from tailrace.engine.engine import Engine
 from tailrace.engine.errors import DiskFull
-from tailrace.engine.store_copy import CopiedFile, StoreCopy
 from tailrace.server import headers as h
 from tailrace.server.errors import BackupFailed, BackupRunning, BackupUnsupported
 from tailrace.server.message import Request, Response
@@ -89,8 +90,6 @@ class BackupHandler:
 
 
 class _Job:
-    """One backup."""
-
     def __init__(self, engine: Engine, copy: StoreCopy, ended: Callable[[], None]) -> None:
         self.size = 0
         self._engine = engine
@@ -146,29 +145,18 @@ class _Job:
             name = backup_format.DATA + file.name
             yield backup_format.head(name, file.size, self._time_ms)
             check = hashlib.sha256()
-            async for piece in self._read(file, check.update):
-                yield piece
+            for start in range(0, file.size, PIECE_BYTES):
+                if self._aborted:
+                    raise DiskFull
+                yield await self._in_thread(partial(_read_at, file, start, check.update))
             yield backup_format.padding(file.size)
             sums.append((name, check.hexdigest()))
-        yield self._member(backup_format.SUMS, backup_format.sums_text(sums)) + backup_format.end()
+        yield self._member(backup_format.SUMS, backup_format.sums_text(sums)) + backup_format.END
         log.info("backup sent", bytes=self.size)
 
     def _member(self, name: str, content: bytes) -> bytes:
         size = len(content)
         return backup_format.head(name, size, self._time_ms) + content + backup_format.padding(size)
-
-    async def _read(self, file: CopiedFile, note: Callable[[bytes], None]) -> AsyncIterator[bytes]:
-        for start in range(0, file.size, PIECE_BYTES):
-            if self._aborted:
-                raise DiskFull
-            size = min(PIECE_BYTES, file.size - start)
-
-            def read(start: int = start, size: int = size) -> bytes:
-                piece = _read_at(file, start, size)
-                note(piece)
-                return piece
-
-            yield await self._in_thread(read)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         job = self._engine.blob_threads.submit(work)
@@ -199,7 +187,10 @@ class _Job:
             self._loop.call_soon_threadsafe(work)
 
 
-def _read_at(file: CopiedFile, start: int, size: int) -> bytes:
+def _read_at(file: CopiedFile, start: int, update: Callable[[bytes], None]) -> bytes:
+    """Read a piece of a file, and add it to a checksum."""
+    size = min(PIECE_BYTES, file.size - start)
+    # The file is not kept open: the space of an aborted backup must be freed at once.
     number = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         piece = os.pread(number, size, start)
@@ -207,4 +198,5 @@ def _read_at(file: CopiedFile, start: int, size: int) -> bytes:
         os.close(number)
     if len(piece) != size:
         raise OSError(errno.EIO, f"{file.name} has become shorter")
+    update(piece)
     return piece
