@@ -78,7 +78,7 @@ class Guard:
         """
         length = request.headers.get(b"content-length", b"")
         if request.target.route.content and length.isdigit():
-            self.limits.check_append(self.client(request), int(length))
+            self.limits.count_append(self.client(request), int(length), check_only=True)
 
     def admit(self, request: Request) -> None:
         """
@@ -99,7 +99,7 @@ class Guard:
 
     def _check_address(self, request: Request) -> None:
         """Verifying new credentials takes time: check the rate limit of the address first."""
-        self.limits.check_request(self._address(request))
+        self.limits.count_request(self._address(request), check_only=True)
 
     def check_origin(self, request: Request) -> None:
         """

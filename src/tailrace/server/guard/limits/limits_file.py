@@ -27,12 +27,11 @@ from msgspec import Meta
 
 from tailrace.server.config import convert
 from tailrace.server.guard.forwarded import Network, parse_network
-from tailrace.server.guard.limits.rate import Rate
+from tailrace.server.guard.limits.token_bucket import TokenBucket
 from tailrace.server.settings import SettingsError
 
 __all__ = [
     "NO_LIMITS", "BucketRule", "ClientRule", "LimitRules", "LimitsFileInvalid", "load_rules",
-    "rate_of",
 ]  # fmt: skip
 
 _NUMBER_MAX: Final = 1 << 53
@@ -47,6 +46,11 @@ class LimitsFileInvalid(SettingsError):
 
 class _Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of the file."""
+
+    def token_bucket(self, name: str) -> TokenBucket | None:
+        """A new token bucket for the rate `name`, if the rule limits that."""
+        per_s = getattr(self, f"{name}_per_s")
+        return None if per_s is None else TokenBucket(per_s, getattr(self, f"{name}_burst"))
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -135,11 +139,6 @@ def load_rules(path: Path) -> LimitRules:
         return convert(tomllib.loads(path.read_text()), LimitRules)
     except (OSError, ValueError) as error:
         raise LimitsFileInvalid(f"{path}: {error}") from None
-
-
-def rate_of(per_s: float | None, burst: int | None) -> Rate | None:
-    """The rate of a rule, if it has one."""
-    return None if per_s is None else Rate.of(per_s, burst)
 
 
 def _check_pattern(match: str) -> None:
