@@ -198,7 +198,7 @@ def test_rejected_credentials_are_not_cached(access: Access) -> None:
 
 def test_no_secret_is_kept_in_memory(access: Access, token: str) -> None:
     principal = access.identify(asking(headers=bearer(token)))
-    kept = repr((principal, principal.id, vars(access), vars(access._tokens), principal.basis))
+    kept = repr((principal, principal.id, vars(access), access._tokens, principal.basis))
     assert token.split("_", 2)[2] not in kept
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, Self
 
+from tailrace.server.guard.access.errors import Forbidden, Unauthenticated
 from tailrace.server.guard.access.grants import Grant, Operation, compile_grants
 
 __all__ = ["ANONYMOUS_ID", "NOBODY", "Principal"]
@@ -29,7 +30,7 @@ class Principal:
         self.expires_at = expires_at
         """In milliseconds since 1970; None if it does not expire."""
         self.basis = basis
-        """The token or key of the identification, which is valid as long as the basis is."""
+        """What identified it. The principal is valid as long as its basis is."""
         self._compiled = compile_grants(self.grants)
 
     def may(self, operation: Operation, key: bytes) -> bool:
@@ -62,6 +63,13 @@ class Principal:
         found = [(item, True) for item in widest]
         found += [(key, False) for key in single if not key.startswith(tuple(widest))]
         return sorted(found)
+
+    def refusal(self, operation: Operation, location: str) -> Unauthenticated | Forbidden:
+        """The refusal of an operation that is not granted."""
+        if self.id == ANONYMOUS_ID:
+            # With credentials, the request may be allowed.
+            return Unauthenticated()
+        return Forbidden(self.id, operation.value, location)
 
     def read_only(self) -> Self:
         """The same principal with read grants only: for a token in a URL."""
