@@ -34,7 +34,7 @@ from tailrace.server.handlers.ui import UiHandler
 from tailrace.server.handlers.writes import WriteHandlers
 from tailrace.server.live import Live
 from tailrace.server.message import BodySink, Reply, Request, Response, Waiting
-from tailrace.server.observability.metrics import open_metrics
+from tailrace.server.observability.metrics import Metrics
 from tailrace.server.problem import problem
 from tailrace.server.routing.query import READ_QUERY, parse_query
 from tailrace.server.routing.routes import APPEND, LISTING, READ_STREAM, ROUTES, Endpoint
@@ -94,7 +94,7 @@ class Service:
             long_poll_s=settings.long_poll_s,
             sse_s=settings.sse_s,
         )
-        self.metrics = open_metrics(engine, self.live, settings)
+        self.metrics = Metrics(engine, self.live, settings)
         self.writes = WriteHandlers(engine)
         self.buckets = BucketHandlers(engine)
         self.snapshots = SnapshotHandlers(engine, settings.snapshot_bytes_max, shared=shared)

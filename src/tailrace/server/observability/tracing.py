@@ -46,11 +46,11 @@ _CLOSE_S: Final = 2.0
 class TracingUnavailable(SettingsError):
     """`--traces` is given, but OpenTelemetry is not installed."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "--traces needs OpenTelemetry, which is not installed: "
-            "pip install 'tailrace[otel]', or serve without --traces"
-        )
+    message = (
+        "--traces needs OpenTelemetry, which is not installed: "
+        "pip install 'tailrace[otel]', or serve without --traces"
+    )
+    reason: str = ""
 
 
 class Tracing:
@@ -78,10 +78,10 @@ class Tracing:
 
     def follow(self, commit: "GroupCommit") -> None:
         """Make a span for each group commit, too."""
-        commit.on_sync = self.committed
+        commit.on_sync = self._record_commit
 
-    def answered(self, request: Request, response: Response) -> None:
-        """A response, or the head of a live one, is handed to the transport."""
+    def record_response(self, request: Request, response: Response) -> None:
+        """Make the span of a response, or of the head of a live one."""
         status = response.status
         attributes: dict[str, str | int] = {
             "http.request.method": request.method if request.method in _METHODS else "_OTHER",
@@ -106,7 +106,7 @@ class Tracing:
             span.set_status(self._trace.StatusCode.ERROR)
         span.end(now)
 
-    def committed(self, appends: int, started: float, ended: float) -> None:
+    def _record_commit(self, appends: int, started: float, ended: float) -> None:
         """A batch is durable, after an fsync; its responses are sent next."""
         # Spans need the wall clock; the measured times are monotonic.
         offset = time.time() - time.monotonic()

@@ -128,7 +128,7 @@ class TailraceApp:
             else:
                 complete = await _collect_body(request, receive, self.settings.body_bytes_max)
         except Refusal as refusal:
-            service.metrics.refused(refusal.code)
+            service.metrics.count_refusal(refusal.code)
             await _send_whole(scope, send, problem(refusal, body=scope["method"] != "HEAD"))
             return
         if not complete:
@@ -155,7 +155,7 @@ class TailraceApp:
                 return
         try:
             response = await answered
-            service.metrics.answered(request, response)
+            service.metrics.count_response(request, response)
         except asyncio.CancelledError:
             if not answered.cancelled() and (live := answered.result().live) is not None:
                 live.cancel()

@@ -177,7 +177,7 @@ class Connection(RequestReader, asyncio.Protocol):
     def _respond(self, response: Response) -> None:
         transport, parsed = self._transport, self._current
         if parsed is not None:
-            self._service.metrics.answered(parsed, response)
+            self._service.metrics.count_response(parsed, response)
         if transport is None or parsed is None:
             if response.live is not None:
                 response.live.cancel()
@@ -269,7 +269,7 @@ class Connection(RequestReader, asyncio.Protocol):
         if transport is None:
             return
         self._refusal = refusal
-        self._service.metrics.refused(refusal.code)
+        self._service.metrics.count_refusal(refusal.code)
         response = problem(refusal)
         head = encode_head(response, head=False, close=True, chunked=False)
         transport.write(head + response.body)
