@@ -5,45 +5,39 @@ The levels are fast ones: a response is often compressed for a single reader.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
 import brotli
 import zstandard
 
-__all__ = ["COMPRESS_BYTES_MIN", "Packer", "compress", "negotiate"]
+__all__ = ["COMPRESS_BYTES_MIN", "coding_for", "compress", "negotiate", "new_packer"]
 
 COMPRESS_BYTES_MIN: Final = 1024
 
 
-class Packer:
-    """Compresses a body that comes in pieces."""
-
-    def __init__(self, coding: str) -> None:
-        self.pack, self.finish = _CODINGS[coding]()
+_Packer = tuple[Callable[[bytes | memoryview], bytes], Callable[[], bytes]]
+"""Compresses a piece of a body; returns the end."""
 
 
-_Packing = tuple[Callable[[bytes | memoryview], bytes], Callable[[], bytes]]
-
-
-def _zstd() -> _Packing:
+def _zstd() -> _Packer:
     packer = zstandard.ZstdCompressor(level=1).compressobj()
     return packer.compress, packer.flush
 
 
-def _brotli() -> _Packing:
+def _brotli() -> _Packer:
     packer = brotli.Compressor(quality=3)
     return packer.process, packer.finish
 
 
-def _zlib(bits: int) -> _Packing:
+def _zlib(bits: int) -> _Packer:
     packer = zlib.compressobj(1, zlib.DEFLATED, bits)
     return packer.compress, packer.flush
 
 
 # In order of preference among codings of equal weight.
-_CODINGS: Final[dict[str, Callable[[], _Packing]]] = {
+_CODINGS: Final[dict[str, Callable[[], _Packer]]] = {
     "zstd": _zstd,
     "br": _brotli,
     "gzip": lambda: _zlib(16 + zlib.MAX_WBITS),
@@ -51,10 +45,22 @@ _CODINGS: Final[dict[str, Callable[[], _Packing]]] = {
 }
 
 
+def new_packer(coding: str) -> _Packer:
+    """The functions that compress a body that comes in pieces."""
+    return _CODINGS[coding]()
+
+
 def compress(coding: str, body: bytes) -> bytes:
     """Compress a whole body."""
-    packer = Packer(coding)
-    return packer.pack(body) + packer.finish()
+    pack, finish = new_packer(coding)
+    return pack(body) + finish()
+
+
+def coding_for(headers: Mapping[bytes, bytes], size: int) -> str | None:
+    """The coding of a response of this size to a request with these headers, or None."""
+    if size <= COMPRESS_BYTES_MIN:
+        return None
+    return negotiate(headers.get(b"accept-encoding", b""))
 
 
 @lru_cache(maxsize=256)

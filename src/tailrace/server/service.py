@@ -28,7 +28,7 @@ from tailrace.server.handlers.bootstrap import BootstrapHandler
 from tailrace.server.handlers.buckets import BucketHandlers
 from tailrace.server.handlers.bulk.offsets import OffsetsHandler
 from tailrace.server.handlers.bulk.rows import RowsHandler
-from tailrace.server.handlers.reads import ReadHandlers, parse_until, parse_where
+from tailrace.server.handlers.reads import ReadHandlers, parse_position, parse_until
 from tailrace.server.handlers.snapshots import SnapshotHandlers
 from tailrace.server.handlers.ui import UiHandler
 from tailrace.server.handlers.writes import WriteHandlers
@@ -206,19 +206,19 @@ class Service:
         mode = query.get("live", "false")
         if mode not in ("false", "long-poll", "sse"):
             raise QueryInvalid("live", "must be long-poll, sse or false")
-        where = parse_where(query, live=mode != "false")
+        position = parse_position(query, live=mode != "false")
         until = parse_until(query, live=mode != "false")
         cursor = parse_cursor(query.get("cursor", "")) if mode != "false" else None
         stream = self.engine.find(request.target.key)
         self.engine.touch(stream)
         if mode == "long-poll":
             request.operation = mode
-            return self.live.long_poll(request, stream, where, cursor, reply)
+            return self.live.long_poll(request, stream, position, cursor, reply)
         if mode == "sse":
             request.operation = mode
-            reply(self.live.sse(request, stream, where, cursor))
+            reply(self.live.sse(request, stream, position, cursor))
         else:
-            self.reads.catch_up(request, stream, where, reply, until=until)
+            self.reads.catch_up(request, stream, position, reply, until=until)
         return None
 
     def drain(self) -> None:

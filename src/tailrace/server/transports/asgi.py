@@ -134,30 +134,30 @@ class TailraceApp:
         if not complete:
             # The peer went away before its request was complete.
             return
-        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        replied: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
         def reply(response: Response) -> None:
-            if not answered.done():
-                answered.set_result(response)
+            if not replied.done():
+                replied.set_result(response)
             elif response.live is not None:
                 response.live.cancel()
 
         waiting = service.handle(request, reply)
         if waiting is not None:
             try:
-                await _wait_for_response(answered, receive)
+                await _wait_for_response(replied, receive)
             finally:
-                if not answered.done():
+                if not replied.done():
                     waiting.cancel()
                     # A response that is already made is released by `reply`.
-                    answered.cancel()
-            if answered.cancelled():
+                    replied.cancel()
+            if replied.cancelled():
                 return
         try:
-            response = await answered
+            response = await replied
             service.metrics.count_response(request, response)
         except asyncio.CancelledError:
-            if not answered.cancelled() and (live := answered.result().live) is not None:
+            if not replied.cancelled() and (live := replied.result().live) is not None:
                 live.cancel()
             raise
         if response.live is None:
@@ -211,7 +211,7 @@ async def _collect_body(request: Request, receive: Receive, bytes_max: int) -> b
             raise BodyTooLarge(bytes_max)
         pieces.append(piece)
         if not message.get("more_body", False):
-            request.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            request.body = b"".join(pieces)
             return True
 
 
@@ -240,11 +240,11 @@ def _request(scope: Scope) -> Request:
     return request
 
 
-async def _wait_for_response(answered: "asyncio.Future[Response]", receive: Receive) -> None:
+async def _wait_for_response(replied: "asyncio.Future[Response]", receive: Receive) -> None:
     """Wait for the response, or until the peer goes away."""
     gone = asyncio.ensure_future(_gone(receive))
     try:
-        await asyncio.wait((answered, gone), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((replied, gone), return_when=asyncio.FIRST_COMPLETED)
     finally:
         gone.cancel()
 

@@ -28,7 +28,7 @@ from tailrace.engine.store_copy import CopiedFile, StoreCopy
 from tailrace.server import headers as h
 from tailrace.server.errors import BackupFailed, BackupRunning, BackupUnsupported
 from tailrace.server.message import Request, Response
-from tailrace.server.streaming_body import StreamingBody
+from tailrace.server.streaming_body import streaming_response
 
 __all__ = ["BackupHandler"]
 
@@ -81,8 +81,7 @@ class BackupHandler:
             (b"Content-Disposition", b'attachment; filename="tailrace-backup.tar"'),
             h.NO_STORE,
         ]
-        body = StreamingBody(job.pieces(), job.end)
-        return Response(200, headers, live=body, length=job.size)
+        return streaming_response(headers, job.pieces(), job.end, length=job.size)
 
     def _ended(self) -> None:
         self._running = False

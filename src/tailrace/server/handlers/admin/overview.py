@@ -11,8 +11,6 @@ import asyncio
 from heapq import nsmallest
 from typing import Final
 
-import msgspec
-
 from tailrace.engine.engine import Engine
 from tailrace.engine.entry import StreamEntry
 from tailrace.engine.listing import ListedStream, Page
@@ -23,7 +21,12 @@ from tailrace.protocol.producer import Producers
 from tailrace.protocol.state import StreamState
 from tailrace.server.errors import RequestInvalid
 from tailrace.server.guard.access import Operation, Principal
-from tailrace.server.handlers.buckets import json_response, listed_stream, parse_limit
+from tailrace.server.handlers.buckets import (
+    json_response,
+    listed_stream,
+    listing_with_cursor,
+    parse_limit,
+)
 from tailrace.server.handlers.bulk.stream_reference import StreamReference
 from tailrace.server.message import Request, Response
 from tailrace.server.routing.query import parse_query
@@ -59,7 +62,7 @@ class OverviewHandlers:
             "next_cursor": page.buckets[-1][0].decode() if page.buckets else None,
             "has_more": page.has_more,
         }
-        return await json_response(request, msgspec.json.encode(content))
+        return await json_response(request, content)
 
     async def paths(self, request: Request) -> Response:
         """Streams of the base surface that the principal may read, in the form of X§1.4."""
@@ -67,14 +70,7 @@ class OverviewHandlers:
         prefix, after = query.get("prefix", ""), query.get("after", "")
         limit = parse_limit(query.get("limit"))
         page = await self._readable(request.principal, prefix.encode(), after.encode(), limit)
-        content = {
-            "prefix": prefix,
-            "stream_count": len(page.streams),
-            "streams": [listed_stream(*item) for item in page.streams],
-            "next_cursor": page.streams[-1].stream_id.decode() if page.streams else None,
-            "has_more": page.has_more,
-        }
-        return await json_response(request, msgspec.json.encode(content))
+        return await json_response(request, listing_with_cursor(prefix, page))
 
     async def _readable(
         self, principal: Principal | None, prefix: bytes, after: bytes, limit: int
@@ -103,7 +99,7 @@ class OverviewHandlers:
         assert state is not None
         content = self._facts(stream, state)
         content |= await _producers(state.producers, query.get("after", ""), limit)
-        return await json_response(request, msgspec.json.encode(content))
+        return await json_response(request, content)
 
     def _facts(self, stream: StreamEntry, state: StreamState) -> dict[str, object]:
         bucket, _, name = stream.key.partition(b"\0")

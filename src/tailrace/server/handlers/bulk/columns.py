@@ -93,6 +93,11 @@ class RowColumns:
         self._tokens: Any = None
 
     def column(self, name: str) -> Any:
+        if name in ("bucket", "stream", "content_type"):
+            return self._texts([getattr(item, name) for item in self._rows.sources], self._counts)
+        if name in ("status", "detail"):
+            # Only rows that end a range have them.
+            return pa.nulls(self._count, pa.utf8())
         made: Any = getattr(self, "_" + name)()
         return made
 
@@ -112,27 +117,12 @@ class RowColumns:
         indexes = [source.range for source in self._rows.sources]
         return pa.array(self._repeated(indexes, np.int32))
 
-    def _bucket(self) -> Any:
-        return self._texts([source.bucket for source in self._rows.sources], self._counts)
-
-    def _stream(self) -> Any:
-        return self._texts([source.stream for source in self._rows.sources], self._counts)
-
-    def _content_type(self) -> Any:
-        return self._texts([source.content_type for source in self._rows.sources], self._counts)
-
     def _producer(self) -> Any:
         return self._texts(self._rows.producers, np.array(self._rows.record_counts))
 
     def _time(self) -> Any:
         times = np.repeat(np.array(self._rows.times, np.int64), self._rows.record_counts)
         return pa.array(times).view(TYPES["time"])
-
-    def _status(self) -> Any:
-        return pa.nulls(self._count, pa.utf8())
-
-    def _detail(self) -> Any:
-        return pa.nulls(self._count, pa.utf8())
 
     def _message(self) -> Any:
         if self._runs == 1:
