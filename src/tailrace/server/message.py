@@ -130,7 +130,11 @@ class LiveBody(Protocol):
 
 
 class Response:
-    """A whole response, or the head of a live one; `length` is that of a live body, if known."""
+    """
+    A whole response, or the head of a live one; `length` is that of a live body, if known.
+
+    Transports do not send the body of a response to HEAD.
+    """
 
     __slots__ = ("body", "code", "headers", "length", "live", "status")
 

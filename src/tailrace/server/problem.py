@@ -30,21 +30,19 @@ _RETRY_SOON: Final = (
 """Refusals that carry `Retry-After: 1`."""
 
 
-def problem(refusal: Refusal, *, body: bool = True) -> Response:
-    """The response to a refused request; `body` is false for HEAD."""
+def problem(refusal: Refusal) -> Response:
+    """The response to a refused request."""
     headers = [(h.CONTENT_TYPE, b"application/problem+json"), h.NO_STORE, *_headers(refusal)]
-    response = Response(refusal.status, headers)
+    content = {
+        "type": f"urn:tailrace:problem:{refusal.code}",
+        "title": refusal.title,
+        "status": refusal.status,
+        # A detail may quote bytes of the client that are not UTF-8: replace them.
+        "detail": refusal.detail.encode("utf-8", "replace").decode(),
+        "code": refusal.code,
+    }
+    response = Response(refusal.status, headers, msgspec.json.encode(content))
     response.code = refusal.code
-    if body:
-        content = {
-            "type": f"urn:tailrace:problem:{refusal.code}",
-            "title": refusal.title,
-            "status": refusal.status,
-            # A detail may quote bytes of the client that are not UTF-8: replace them.
-            "detail": refusal.detail.encode("utf-8", "replace").decode(),
-            "code": refusal.code,
-        }
-        response.body = msgspec.json.encode(content)
     return response
 
 

@@ -255,7 +255,7 @@ class Service:
             return None
         made = handler(request)
         if isinstance(made, Response):
-            reply(_bodiless(request, made))
+            reply(made)
             return None
         task = self._reply_later(made, request, reply)
         # Like an append, an upload is stored even if its client goes away.
@@ -277,7 +277,7 @@ class Service:
                 return
             error = task.exception()
             if error is None:
-                reply(_bodiless(request, task.result()))
+                reply(task.result())
             elif isinstance(error, Refusal):
                 self._refuse(request, error, reply)
             else:
@@ -292,7 +292,7 @@ class Service:
             request.sink.cancel()
         if isinstance(refusal, StorageDamaged):
             log.error("stored data cannot be read: check the disk", detail=refusal.detail)
-        reply(problem(refusal, body=request.method != "HEAD"))
+        reply(problem(refusal))
 
     def _keys_changed(self) -> None:
         """Called by the thread that fetches the keys of JWTs."""
@@ -322,10 +322,3 @@ def _without_endpoint(request: Request) -> Response:
         # The client means a stream of this name, which X§1.1 reserves.
         raise NameInvalid(RESERVED)
     raise MethodNotAllowed(request.method, route.allowed)
-
-
-def _bodiless(request: Request, response: Response) -> Response:
-    """Remove the body from the response to a HEAD request."""
-    if request.method == "HEAD":
-        response.body = b""
-    return response

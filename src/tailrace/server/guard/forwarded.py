@@ -12,7 +12,6 @@ removed. A client is counted by its IPv4 address or by the /64 of its IPv6 addre
 customer usually has a whole /64.
 """
 
-from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import (
     IPv4Address,
@@ -99,25 +98,20 @@ def client_key(client: str) -> str:
 class TrustedProxies:
     """The proxies whose X-Forwarded-For is trusted."""
 
-    def __init__(self, networks: Iterable[Network] = ()) -> None:
-        self._networks = tuple(networks)
-        self._is_trusted = lru_cache(ADDRESSES_CACHED)(self._look_up)
-
-    @classmethod
-    def parse(cls, text: str) -> "TrustedProxies":
+    def __init__(self, text: str = "") -> None:
         """
         Parse addresses and networks that are separated by commas.
 
         Raises:
             ProxiesInvalid: One of them is neither.
         """
-        networks = []
+        self._networks: list[Network] = []
+        self._is_trusted = lru_cache(ADDRESSES_CACHED)(self._look_up)
         for part in filter(None, map(str.strip, text.split(","))):
             try:
-                networks.append(parse_network(part))
+                self._networks.append(parse_network(part))
             except ValueError as error:
                 raise ProxiesInvalid(str(error), part) from None
-        return cls(networks)
 
     def __bool__(self) -> bool:
         return bool(self._networks)

@@ -24,6 +24,8 @@ from tailrace.server.problem import problem
 __all__ = ["ReadHandlers", "ReadPosition", "parse_position", "parse_until", "stream_headers"]
 
 _MAX_AGE_S: Final = 60
+_STALE_S: Final = 300
+_CACHING: Final = b"%b, max-age=%d, stale-while-revalidate=%d"
 _BOUNDED_AGE_S: Final = 24 * 3600
 # Compressing more than this takes milliseconds: a thread does it.
 _COMPRESS_INLINE_BYTES_MAX: Final = 32 << 10
@@ -76,6 +78,7 @@ class ReadHandlers:
         self._chunk_bytes = chunk_bytes
         # §10.2: with access control, shared caches must not store a response.
         self._scope = b"public" if shared else b"private"
+        self._cacheable = (h.CACHE_CONTROL, _CACHING % (self._scope, _MAX_AGE_S, _STALE_S))
         self._vary = h.vary(shared=shared)
 
     def head(self, request: Request) -> Response:
@@ -212,18 +215,13 @@ class ReadHandlers:
         if bounded:
             # A day and not a year: deleted data should leave caches too.
             life_s = _BOUNDED_AGE_S if remaining_ms is None else remaining_ms // 1000
-            max_age = min(_BOUNDED_AGE_S, life_s)
-            return (h.CACHE_CONTROL, b"%b, max-age=%d, immutable" % (self._scope, max_age))
-        if remaining_ms is None or remaining_ms >= 6 * _MAX_AGE_S * 1000:
-            return (
-                h.CACHE_CONTROL, b"%b, max-age=60, stale-while-revalidate=300" % self._scope
-            )  # fmt: skip
+            max_age_s = min(_BOUNDED_AGE_S, life_s)
+            return h.CACHE_CONTROL, b"%b, max-age=%d, immutable" % (self._scope, max_age_s)
+        if remaining_ms is None:
+            return self._cacheable
         max_age_s = min(_MAX_AGE_S, remaining_ms // 1000)
-        stale_s = max(0, remaining_ms // 1000 - max_age_s)
-        return (
-            h.CACHE_CONTROL,
-            b"%b, max-age=%d, stale-while-revalidate=%d" % (self._scope, max_age_s, stale_s),
-        )
+        stale_s = min(_STALE_S, remaining_ms // 1000 - max_age_s)
+        return h.CACHE_CONTROL, _CACHING % (self._scope, max_age_s, stale_s)
 
 
 def stream_headers(state: StreamState) -> list[tuple[bytes, bytes]]:

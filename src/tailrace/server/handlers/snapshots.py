@@ -81,19 +81,11 @@ class SnapshotHandlers:
         if upload.stream_id not in (None, stream_id):
             # Deleted and created again during the upload: another stream.
             raise StreamNotFound
-        uploaded = await upload.finish()
-        snapshot = SnapshotInfo(
-            offset=offset,
-            id=uploaded.id,
-            size=uploaded.size,
-            content_type=content_type,
-            digest=uploaded.digest,
-            inline=uploaded.content is not None,
-        )
+        snapshot, content = await upload.finish(offset, content_type)
         decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         # From here on a record may refer to the file, even if this request fails.
         request.sink = None
-        command = Publish(stream_id, snapshot, uploaded.content)
+        command = Publish(stream_id, snapshot, content)
         self._engine.submit(key, command, decided.set_result)
         outcome = await decided
         if isinstance(outcome, Refusal):

@@ -127,12 +127,10 @@ class Tracing:
 
     def _parent(self, request: Request) -> "Context":
         """The span of the client's `traceparent`, or none."""
-        headers = request.headers
-        if b"traceparent" not in headers:
-            return self._root
-        names = (b"traceparent", b"tracestate")
         carrier = {
-            name.decode(): headers[name].decode("latin-1") for name in names if name in headers
+            name.decode(): request.headers[name].decode("latin-1")
+            for name in (b"traceparent", b"tracestate")
+            if name in request.headers
         }
         return self._propagator.extract(carrier, self._root)
 

@@ -129,7 +129,7 @@ class TailraceApp:
                 complete = await _collect_body(request, receive, self.settings.body_bytes_max)
         except Refusal as refusal:
             service.metrics.count_refusal(refusal.code)
-            await _send_whole(scope, send, problem(refusal, body=scope["method"] != "HEAD"))
+            await _send_whole(scope, send, problem(refusal))
             return
         if not complete:
             # The peer went away before its request was complete.
@@ -265,8 +265,9 @@ def _start(response: Response, *, length: bool) -> MutableMapping[str, Any]:
 
 async def _send_whole(scope: Scope, send: Send, response: Response) -> None:
     # A response to HEAD has no body and no length.
-    await send(_start(response, length=scope["method"] != "HEAD"))
-    await send({"type": "http.response.body", "body": response.body})
+    head = scope["method"] == "HEAD"
+    await send(_start(response, length=not head))
+    await send({"type": "http.response.body", "body": b"" if head else response.body})
 
 
 class _LiveResponse:

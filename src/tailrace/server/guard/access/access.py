@@ -28,7 +28,7 @@ from tailrace.server.guard.access.errors import CredentialsRefused, Unauthentica
 from tailrace.server.guard.access.grants import Operation, parse_grants
 from tailrace.server.guard.access.jwt_verifier import JwtBasis, JwtVerifier
 from tailrace.server.guard.access.principal import ANONYMOUS_ID, NOBODY, Principal
-from tailrace.server.guard.access.tokens import TOKEN_PREFIX, Token, find_token
+from tailrace.server.guard.access.tokens import TOKEN_PREFIX, find_token
 from tailrace.server.message import Request
 from tailrace.server.routing.query import parse_query
 from tailrace.server.routing.routes import IDENTIFIED, STREAM, GrantedOn
@@ -57,12 +57,7 @@ class Access:
         """Called from a thread when the keys of JWTs changed: principals may be invalid now."""
         self.before_verify: Callable[[Request], None] | None = None
         """Called before credentials are verified that are not cached; may raise a refusal."""
-        self._tokens: dict[str, Token] = {}
-        self._bases: set[object] = set()
-        """The bases of principals without a JWT that are valid now."""
         self._verifier: JwtVerifier | None = None
-        self._anonymous: Principal | None = None
-        self._cache: OrderedDict[bytes, Principal] = OrderedDict()
         self.reload()
 
     def reload(self) -> None:
@@ -81,12 +76,13 @@ class Access:
         if verifier is not None and verifier is not self._verifier:
             verifier.close()
         self._tokens = {token.id: token for token in file.token}
+        # The bases of principals without a JWT that are valid now.
         self._bases = {NOBODY.basis, file.anonymous, *(token.basis for token in file.token)}
-        self._anonymous = None
+        self._anonymous: Principal | None = None
         if file.anonymous is not None:
             grants = parse_grants(file.anonymous.grants)
             self._anonymous = Principal(ANONYMOUS_ID, grants, basis=file.anonymous)
-        self._cache = OrderedDict()
+        self._cache: OrderedDict[bytes, Principal] = OrderedDict()
 
     def _keys_changed(self) -> None:
         self._cache = OrderedDict()

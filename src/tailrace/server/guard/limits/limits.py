@@ -20,7 +20,7 @@ from tailrace.server.guard.limits.errors import (
     TooManyWaiters,
 )
 from tailrace.server.guard.limits.fair_share import FairShare
-from tailrace.server.guard.limits.limits_file import NO_LIMITS, ClientRule, LimitRules, load_rules
+from tailrace.server.guard.limits.limits_file import NO_LIMITS, ClientRule, load_rules
 from tailrace.server.guard.limits.quotas import Quotas
 from tailrace.server.guard.limits.token_bucket import retry_after_s
 from tailrace.server.settings import Settings
@@ -47,27 +47,7 @@ class _Account:
 class Limits:
     """Counts what clients do, and rejects what exceeds a limit."""
 
-    def __init__(
-        self,
-        rules: LimitRules,
-        *,
-        waiters_max: int,
-        connections_max: int,
-        proxies: TrustedProxies | None = None,
-        path: Path | None = None,
-        clock: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        self.proxies = proxies or TrustedProxies()
-        self.waiters = FairShare(waiters_max)
-        self.connections = FairShare(connections_max)
-        self.quotas = Quotas(rules, clock)
-        self._rules = rules
-        self._path = path
-        self._clock = clock
-        self._accounts = Accounts(lambda name: _Account(self._rules.for_client(name)), clock)
-
-    @classmethod
-    def load(cls, path: Path | None, settings: Settings) -> "Limits":
+    def __init__(self, settings: Settings, *, clock: Callable[[], int] = time.monotonic_ns) -> None:
         """
         Read the limits file, if there is one.
 
@@ -75,13 +55,14 @@ class Limits:
             LimitsFileInvalid: The file cannot be used.
             ProxiesInvalid: `--trusted-proxies` is invalid.
         """
-        return cls(
-            NO_LIMITS if path is None else load_rules(path),
-            waiters_max=settings.waiters_max,
-            connections_max=settings.connections_max,
-            proxies=TrustedProxies.parse(settings.trusted_proxies),
-            path=path,
-        )
+        self.proxies = TrustedProxies(settings.trusted_proxies)
+        self.waiters = FairShare(settings.waiters_max)
+        self.connections = FairShare(settings.connections_max)
+        self._path = Path(settings.limits) if settings.limits else None
+        self._rules = NO_LIMITS if self._path is None else load_rules(self._path)
+        self.quotas = Quotas(self._rules, clock)
+        self._clock = clock
+        self._accounts = Accounts(lambda name: _Account(self._rules.for_client(name)), clock)
 
     def reload(self) -> None:
         """

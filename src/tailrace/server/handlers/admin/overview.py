@@ -50,9 +50,7 @@ class OverviewHandlers:
 
     async def buckets(self, request: Request) -> Response:
         """Buckets that the principal may see, ordered by id."""
-        query = parse_query(request.query, OVERVIEW_QUERY)
-        prefix, after = query.get("prefix", ""), query.get("after", "")
-        limit = parse_limit(query.get("limit"))
+        prefix, after, limit = _paging(request)
         page = await self._engine.listing.all(
             _visible(request.principal, prefix.encode()), after.encode(), limit
         )
@@ -66,9 +64,7 @@ class OverviewHandlers:
 
     async def paths(self, request: Request) -> Response:
         """Streams of the base surface that the principal may read, in the form of X§1.4."""
-        query = parse_query(request.query, OVERVIEW_QUERY)
-        prefix, after = query.get("prefix", ""), query.get("after", "")
-        limit = parse_limit(query.get("limit"))
+        prefix, after, limit = _paging(request)
         page = await self._readable(request.principal, prefix.encode(), after.encode(), limit)
         return await json_response(request, listing_with_cursor(prefix, page))
 
@@ -120,6 +116,12 @@ class OverviewHandlers:
                 "at_ms": snapshot.time,
             },
         }
+
+
+def _paging(request: Request) -> tuple[str, str, int]:
+    """The parameters `prefix`, `after` and `limit`."""
+    query = parse_query(request.query, OVERVIEW_QUERY)
+    return query.get("prefix", ""), query.get("after", ""), parse_limit(query.get("limit"))
 
 
 def _stream_reference(query: dict[str, str]) -> StreamReference:
