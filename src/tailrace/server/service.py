@@ -8,6 +8,7 @@ It finds the route of a request, has the guard check it, and calls the handler. 
 import asyncio
 import time
 from collections.abc import Coroutine
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
@@ -115,7 +116,8 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._use_quotas()
         if guard.access is not None:
-            guard.access.on_change = self._keys_changed
+            # Called by the thread that fetches the keys of JWTs.
+            guard.access.on_change = partial(self._loop.call_soon_threadsafe, self._review_readers)
 
     def handle(self, request: Request, reply: Reply) -> Waiting | None:
         """
@@ -293,10 +295,6 @@ class Service:
         if isinstance(refusal, StorageDamaged):
             log.error("stored data cannot be read: check the disk", detail=refusal.detail)
         reply(problem(refusal))
-
-    def _keys_changed(self) -> None:
-        """Called by the thread that fetches the keys of JWTs."""
-        self._loop.call_soon_threadsafe(self._review_readers)
 
     def _review_readers(self) -> None:
         """End waiting readers whose credentials are no longer valid."""

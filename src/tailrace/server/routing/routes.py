@@ -24,6 +24,7 @@ Operations that access control asks for:
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from functools import partial
 from typing import Final
 
 __all__ = ["IDENTIFIED", "ROUTES", "Endpoint", "GrantedOn", "Operation", "Route"]
@@ -101,6 +102,7 @@ def _get(handler: str, operation: Operation | _Identified | None = None) -> dict
     return {"GET": endpoint, "HEAD": endpoint}
 
 
+_AdminRoute: Final = partial(Route, granted_on=GrantedOn.ROUTE, same_origin=True)
 _READ: Final = Operation.READ
 
 APPEND: Final = Endpoint("writes.append", Operation.APPEND, replies=True, metric="append")
@@ -171,20 +173,8 @@ ROUTES: Final = (
     Route("buckets", "/-/buckets", _get("overview.buckets", IDENTIFIED), same_origin=True),
     Route("paths", "/-/paths", _get("overview.paths", IDENTIFIED), same_origin=True),
     Route("about", "/-/about", _get("overview.about", IDENTIFIED), same_origin=True),
-    Route(
-        "metrics",
-        "/-/metrics",
-        _get("status.metrics", Operation.ADMIN),
-        GrantedOn.ROUTE,
-        same_origin=True,
-    ),
-    Route(
-        "backup",
-        "/-/backup",
-        {"POST": Endpoint("backup.create", Operation.ADMIN)},
-        GrantedOn.ROUTE,
-        same_origin=True,
-    ),
+    _AdminRoute("metrics", "/-/metrics", _get("status.metrics", Operation.ADMIN)),
+    _AdminRoute("backup", "/-/backup", {"POST": Endpoint("backup.create", Operation.ADMIN)}),
     # A health probe that is refused would take the server out of service: no rate limit.
     Route("own", "/-/health", _get("status.health"), rate_limited=False),
     Route("own", "/-/ready", _get("status.ready"), rate_limited=False),

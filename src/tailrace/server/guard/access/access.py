@@ -53,7 +53,7 @@ class Access:
             AccessFileInvalid: It is missing or invalid.
         """
         self.path = path
-        self.on_change: Callable[[], None] | None = None
+        self.on_change: Callable[[], object] | None = None
         """Called from a thread when the keys of JWTs changed: principals may be invalid now."""
         self.before_verify: Callable[[Request], None] | None = None
         """Called before credentials are verified that are not cached; may raise a refusal."""

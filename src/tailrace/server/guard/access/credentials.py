@@ -22,17 +22,13 @@ from urllib.parse import unquote_to_bytes
 from tailrace.server.guard.access.errors import CredentialsRefused, CredentialsRepeated
 from tailrace.server.message import Request
 
-__all__ = [
-    "CREDENTIAL_BYTES_MAX", "QUERY_PARAMETER", "find_credentials", "is_in_query",
-    "parse_credentials",
-]  # fmt: skip
+__all__ = ["CREDENTIAL_BYTES_MAX", "find_credentials", "is_in_query", "parse_credentials"]
 
-QUERY_PARAMETER: Final = "access_token"
 CREDENTIAL_BYTES_MAX: Final = 8192
 
 # The name is only matched literally, without percent-encoding.
 _IN_QUERY: Final = re.compile(rb"(?:^|&)access_token=([^&]*)")
-_PARAMETER: Final = QUERY_PARAMETER.encode()
+_PARAMETER: Final = b"access_token"
 _READS: Final = ("GET", "HEAD")
 _BASIC: Final = "send Authorization: Basic with base64 of name:token"
 

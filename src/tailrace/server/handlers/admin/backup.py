@@ -12,10 +12,11 @@ client does not read.
 import asyncio
 import errno
 import hashlib
-import os
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -145,8 +146,10 @@ class _Job:
             name = backup_format.DATA + file.name
             yield backup_format.head(name, file.size, self._time_ms)
             check = hashlib.sha256()
-            async for piece in self._read(file, check.update):
-                yield piece
+            for start in range(0, file.size, PIECE_BYTES):
+                if self._aborted:
+                    raise DiskFull
+                yield await self._in_thread(partial(_read_at, file, start, check))
             yield backup_format.padding(file.size)
             sums.append((name, check.hexdigest()))
         yield self._member(backup_format.SUMS, backup_format.sums_text(sums)) + backup_format.end()
@@ -155,19 +158,6 @@ class _Job:
     def _member(self, name: str, content: bytes) -> bytes:
         size = len(content)
         return backup_format.head(name, size, self._time_ms) + content + backup_format.padding(size)
-
-    async def _read(self, file: CopiedFile, note: Callable[[bytes], None]) -> AsyncIterator[bytes]:
-        for start in range(0, file.size, PIECE_BYTES):
-            if self._aborted:
-                raise DiskFull
-            size = min(PIECE_BYTES, file.size - start)
-
-            def read(start: int = start, size: int = size) -> bytes:
-                piece = _read_at(file, start, size)
-                note(piece)
-                return piece
-
-            yield await self._in_thread(read)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         job = self._engine.blob_threads.submit(work)
@@ -198,12 +188,13 @@ class _Job:
             self._loop.call_soon_threadsafe(work)
 
 
-def _read_at(file: CopiedFile, start: int, size: int) -> bytes:
-    number = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        piece = os.pread(number, size, start)
-    finally:
-        os.close(number)
+def _read_at(file: CopiedFile, start: int, check: "hashlib._Hash") -> bytes:
+    """Read a piece of a file, and add it to the file's checksum."""
+    size = min(PIECE_BYTES, file.size - start)
+    with Path(file.path).open("rb") as opened:
+        opened.seek(start)
+        piece = opened.read(size)
     if len(piece) != size:
         raise OSError(errno.EIO, f"{file.name} has become shorter")
+    check.update(piece)
     return piece

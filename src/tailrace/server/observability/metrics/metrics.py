@@ -39,10 +39,6 @@ _GC: Final = GCCollector(CollectorRegistry())
 _READS: Final = frozenset(("read", "long-poll"))
 
 
-def _none() -> int:
-    return 0
-
-
 class Metrics:
     """The counters of one server. Transports report every response."""
 
@@ -54,7 +50,7 @@ class Metrics:
         self.refusals: defaultdict[str, int] = defaultdict(int)
         self.append_s = Histogram(LATENCY_S)
         self.read_bytes: dict[str, int] = dict.fromkeys(sorted(_READS), 0)
-        self.connections: Callable[[], int] = _none
+        self.connections: Callable[[], int] = lambda: 0
         """Returns the number of open connections; set by the transport."""
         engine.commit.meters.count_buckets(engine.store, settings.metrics_buckets_max)
         self._tracing = Tracing() if settings.traces else None
