@@ -7,7 +7,7 @@ The levels are fast ones: a response is often compressed for a single reader.
 import zlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import brotli
 import zstandard
@@ -18,30 +18,19 @@ COMPRESS_BYTES_MIN: Final = 1024
 
 
 _Packer = tuple[Callable[[bytes | memoryview], bytes], Callable[[], bytes]]
-"""Compresses a piece of a body; returns the end."""
+"""A function that compresses the next piece of a body, and one that returns the rest of it."""
 
 
-def _zstd() -> _Packer:
-    packer = zstandard.ZstdCompressor(level=1).compressobj()
-    return packer.compress, packer.flush
-
-
-def _brotli() -> _Packer:
-    packer = brotli.Compressor(quality=3)
-    return packer.process, packer.finish
-
-
-def _zlib(bits: int) -> _Packer:
-    packer = zlib.compressobj(1, zlib.DEFLATED, bits)
-    return packer.compress, packer.flush
+def _methods(compressor: Any, pack: str = "compress", finish: str = "flush") -> _Packer:
+    return getattr(compressor, pack), getattr(compressor, finish)
 
 
 # In order of preference among codings of equal weight.
 _CODINGS: Final[dict[str, Callable[[], _Packer]]] = {
-    "zstd": _zstd,
-    "br": _brotli,
-    "gzip": lambda: _zlib(16 + zlib.MAX_WBITS),
-    "deflate": lambda: _zlib(zlib.MAX_WBITS),
+    "zstd": lambda: _methods(zstandard.ZstdCompressor(level=1).compressobj()),
+    "br": lambda: _methods(brotli.Compressor(quality=3), "process", "finish"),
+    "gzip": lambda: _methods(zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)),
+    "deflate": lambda: _methods(zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS)),
 }
 
 

@@ -73,7 +73,7 @@ class Request:
 
     @property
     def url(self) -> bytes:
-        """The URL that the client used, as its headers and those of proxies tell it."""
+        """The URL that the client used, from its headers and those of proxies."""
         scheme = self.headers.get(b"x-forwarded-proto", self.scheme)
         if scheme not in (b"http", b"https"):
             scheme = self.scheme

@@ -154,19 +154,16 @@ class Service:
             if endpoint is READ_STREAM:
                 return self.read(request, reply)
             return self._dispatch(request, endpoint, reply)
-        except Refusal as refusal:
-            self._refuse(request, refusal, reply)
-        except Exception:
-            log.exception("request failed", method=request.method)
-            self._refuse(request, Internal(), reply)
+        except Exception as error:
+            self._refuse(request, error, reply)
         return None
 
     def receive(self, request: Request, *, first: bool, large: bool) -> BodySink | None:
         """
         Return the sink for the body of a request that has just begun, or None to collect it.
 
-        `first`: no earlier request is unanswered. Then a `large` body is checked before it is
-        sent.
+        `first`: all earlier requests have their responses. Then a `large` body is checked before
+        it is sent.
 
         Raises:
             Refusal: The body need not be sent.
@@ -280,21 +277,22 @@ class Service:
             error = task.exception()
             if error is None:
                 reply(task.result())
-            elif isinstance(error, Refusal):
-                self._refuse(request, error, reply)
             else:
-                log.error("request failed", method=request.method, exc_info=error)
-                self._refuse(request, Internal(), reply)
+                self._refuse(request, error, reply)
 
         task.add_done_callback(done)
         return _TaskHandle(task)
 
-    def _refuse(self, request: Request, refusal: Refusal, reply: Reply) -> None:
+    def _refuse(self, request: Request, error: BaseException, reply: Reply) -> None:
+        """Respond with a refusal. Any other error is logged, and the response is a 500."""
         if request.sink is not None:
             request.sink.cancel()
-        if isinstance(refusal, StorageDamaged):
-            log.error("stored data cannot be read: check the disk", detail=refusal.detail)
-        reply(problem(refusal))
+        if isinstance(error, StorageDamaged):
+            log.error("stored data cannot be read: check the disk", detail=error.detail)
+        if not isinstance(error, Refusal):
+            log.error("request failed", method=request.method, exc_info=error)
+            error = Internal()
+        reply(problem(error))
 
     def _review_readers(self) -> None:
         """End waiting readers whose credentials are no longer valid."""

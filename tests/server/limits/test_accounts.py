@@ -31,7 +31,7 @@ def test_the_number_of_accounts_is_bounded(count_max: int, arrivals: list[tuple[
     accounts = Accounts(lambda name: Account(full_at[name]), lambda: next(times), count_max)
     for number, _ in arrivals:
         added = accounts.get_or_add(str(number))
-        assert len(accounts) <= count_max
+        assert len(accounts._accounts) <= count_max
         assert accounts.get(str(number)) is added
 
 
@@ -59,4 +59,4 @@ def test_if_all_are_in_debt_the_oldest_is_evicted() -> None:
         accounts.get_or_add(name)
     assert accounts.get("0") is None
     assert all(accounts.get(name) is not None for name in names[1:])
-    assert len(accounts) == count
+    assert len(accounts._accounts) == count

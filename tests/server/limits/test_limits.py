@@ -123,7 +123,7 @@ def test_the_number_of_accounts_is_bounded(make: Make) -> None:
     limits._accounts._count_max = 1000
     for number in range(3000):
         limits.count_request(f"2001:db8:0:{number:x}::1")
-    assert len(limits._accounts) == 1000
+    assert len(limits._accounts._accounts) == 1000
     # The most recent clients still have their accounts.
     assert refused(limits.count_request, f"2001:db8:0:{2999:x}::2") is not None
 

@@ -104,10 +104,10 @@ class Guard:
         Without access control, keep pages of other origins from a route that lists what is stored.
 
         The protocol is open to pages of any origin: a stream is protected by its name, which only
-        its readers know. Routes that list names, or copy everything, would tell any page.
+        its readers know. Routes that list names, or copy everything, would reveal them.
 
         Raises:
-            CrossOriginRefused: A browser asks on behalf of a page of another origin.
+            CrossOriginRefused: The request comes from a page of another origin.
         """
         if self.access is not None:
             return

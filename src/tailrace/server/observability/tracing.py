@@ -21,10 +21,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from tailrace import __version__
-from tailrace.protocol.names import bucket_of
 from tailrace.server.message import Request, Response
-from tailrace.server.routing.routes import BUCKET, LISTING
-from tailrace.server.routing.target import Target
 from tailrace.server.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -88,7 +85,8 @@ class Tracing:
             "http.response.status_code": status,
             "tailrace.operation": request.operation,
         }
-        if bucket := _bucket(request.target):
+        # The key of a bucket is its id; that of a stream starts with it.
+        if bucket := request.target.key.partition(b"\0")[0].decode():
             attributes["tailrace.bucket"] = bucket
         if response.code is not None:
             attributes["error.type"] = response.code
@@ -144,13 +142,6 @@ class Tracing:
         ):
             return None
         return [self._trace.Link(self._commit)]
-
-
-def _bucket(target: Target) -> str:
-    """The bucket of a target; empty without one."""
-    if target.route in (BUCKET, LISTING):
-        return target.key.decode()
-    return bucket_of(target.key).decode()
 
 
 def _resource() -> "OtelResource":

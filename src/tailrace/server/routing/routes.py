@@ -5,7 +5,7 @@ To add a route, add an entry to the table, write its handler, and name the path 
 A path under `/-/` needs nothing else; `target` finds it here. The guard reads the operations and
 the limits of an entry, the service its handlers, the metrics its name.
 
-Operations that access control asks for:
+Operations that a request must be granted:
 
     resource              GET, HEAD     PUT         POST      DELETE
     a stream              read          create      append    delete       closing is appending
@@ -66,7 +66,7 @@ class Endpoint:
     handler: str
     """The attribute of `Service` that takes the request and returns a response or a coroutine."""
     operation: Operation | _Identified | None = None
-    """What access control asks for; None: no credentials are needed."""
+    """What the request must be granted; None: no credentials are needed."""
     replies: bool = False
     """The handler takes `reply` as well and calls it itself, so that it needs no task."""
     upload: bool = False
@@ -88,7 +88,7 @@ class Route:
     """What is sent here is stored: its bytes count towards the append rate."""
     rate_limited: bool = True
     same_origin: bool = False
-    """Without access control, browsers may not ask for it on behalf of another origin."""
+    """Without access control, pages of other origins may not request it."""
     allowed: str = field(init=False)
     """The methods, for the `Allow` header."""
 

@@ -9,8 +9,8 @@ The last form is for `EventSource`, which cannot send headers. URLs end up in br
 logs of proxies and in `Referer`, so such a token must not be able to change anything. More than one
 credential is rejected (RFC 6750 §2): two components could each check a different one.
 
-Basic is accepted but never requested: a browser that is asked for it stores the password, and sends
-it with requests of other sites' pages.
+Basic is accepted but never requested: a browser that gets such a challenge stores the password, and
+sends it with requests of other sites' pages.
 """
 
 import base64

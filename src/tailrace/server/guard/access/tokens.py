@@ -6,8 +6,8 @@ bits, so it cannot be guessed. A slow hash, which passwords need because people 
 only make requests slow.
 
 Rule 2: a token is found by its id, which is not secret, and compared by `hmac.compare_digest`; an
-unknown id is compared as well. So neither the response nor its time tells an unknown id from a
-wrong secret.
+unknown id is compared as well. So neither the response nor its time differs between an
+unknown id and a wrong secret.
 """
 
 import hashlib

@@ -41,9 +41,6 @@ class Accounts(Generic[T]):
         self._clock = clock
         self._count_max = count_max
 
-    def __len__(self) -> int:
-        return len(self._accounts)
-
     def get(self, name: str) -> T | None:
         """The account of this name, which becomes the most recently used one."""
         account = self._accounts.get(name)

@@ -58,6 +58,11 @@ class _Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 rate = name.removesuffix("burst") + "per_s"
                 if getattr(self, rate) is None:
                     raise ValueError(f"{name} has no effect without {rate}")
+        match = getattr(self, "match", "*")
+        if not match:
+            raise ValueError("match is empty: name a client or bucket")
+        if "*" in match[:-1]:
+            raise ValueError(f"match = {match!r}: '*' is only allowed at the end")
 
 
 class ClientRule(_Rule, frozen=True, kw_only=True):
@@ -78,7 +83,6 @@ class ClientException(ClientRule, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_pattern(self.match)
         if (
             _network(self.match) is None
             and self.match != "*"
@@ -98,10 +102,6 @@ class BucketRule(_Rule, frozen=True, kw_only=True):
     streams_max: _Natural | None = None
     messages_per_s: _PerSecond | None = None
     messages_burst: _Positive | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_pattern(self.match)
 
 
 class LimitRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,13 +139,6 @@ def load_rules(path: Path) -> LimitRules:
         return convert(tomllib.loads(path.read_text()), LimitRules)
     except (OSError, ValueError) as error:
         raise LimitsFileInvalid(f"{path}: {error}") from None
-
-
-def _check_pattern(match: str) -> None:
-    if not match:
-        raise ValueError("match is empty: name a client or bucket")
-    if "*" in match[:-1]:
-        raise ValueError(f"match = {match!r}: '*' is only allowed at the end")
 
 
 def _matches(pattern: str, name: str) -> bool:

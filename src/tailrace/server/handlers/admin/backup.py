@@ -68,15 +68,14 @@ class BackupHandler:
         job = _Job(self._engine, copy, self._ended)
         try:
             await job.take()
-        except OSError as error:
+        except BaseException as error:
             job.end()
+            if not isinstance(error, OSError):
+                raise
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise DiskFull from error
             log.error("backup failed", error=str(error))
             raise BackupFailed from error
-        except BaseException:
-            job.end()
-            raise
         headers = [
             (h.CONTENT_TYPE, b"application/x-tar"),
             (b"Content-Disposition", b'attachment; filename="tailrace-backup.tar"'),

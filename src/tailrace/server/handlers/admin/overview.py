@@ -11,6 +11,8 @@ import asyncio
 from heapq import nsmallest
 from typing import Final
 
+import msgspec
+
 from tailrace.engine.engine import Engine
 from tailrace.engine.entry import StreamEntry
 from tailrace.engine.listing import ListedStream, Page
@@ -38,8 +40,6 @@ OVERVIEW_QUERY: Final = ("prefix", "after", "limit")
 ABOUT_QUERY: Final = ("bucket", "stream", "path", "after", "limit")
 """The parameters of `/-/about`; the last two page through the producers."""
 _READ: Final = Operation.READ
-_PRODUCERS_INLINE_MAX: Final = 1000
-"""Sorting more than this takes milliseconds: a thread does it."""
 
 
 class OverviewHandlers:
@@ -90,7 +90,11 @@ class OverviewHandlers:
         """Everything about one stream."""
         query = parse_query(request.query, ABOUT_QUERY)
         limit = parse_limit(query.get("limit"))
-        stream = self._engine.find(_stream_reference(query).readable_key(request.principal))
+        try:
+            key = msgspec.convert(query, StreamReference).readable_key(request.principal)
+        except RequestInvalid as refusal:
+            raise QueryInvalid("path", refusal.detail) from None
+        stream = self._engine.find(key)
         state = stream.durable
         assert state is not None
         content = self._facts(stream, state)
@@ -122,18 +126,6 @@ def _paging(request: Request) -> tuple[str, str, int]:
     """The parameters `prefix`, `after` and `limit`."""
     query = parse_query(request.query, OVERVIEW_QUERY)
     return query.get("prefix", ""), query.get("after", ""), parse_limit(query.get("limit"))
-
-
-def _stream_reference(query: dict[str, str]) -> StreamReference:
-    """The stream of the query; raises QueryInvalid unless it is named in exactly one form."""
-    reference = StreamReference(
-        bucket=query.get("bucket"), stream=query.get("stream"), path=query.get("path")
-    )
-    try:
-        reference.key()
-    except RequestInvalid as refusal:
-        raise QueryInvalid("path", refusal.detail) from None
-    return reference
 
 
 def _bucket(key: bytes, state: BucketState, principal: Principal | None) -> dict[str, object]:
@@ -172,11 +164,8 @@ async def _producers(producers: Producers, after: str, limit: int) -> dict[str, 
             for name, state in nsmallest(limit + 1, later)
         ]
 
-    if len(producers) <= _PRODUCERS_INLINE_MAX:
-        found = page()
-    else:
-        # The map is immutable, so that a thread may read it.
-        found = await asyncio.get_running_loop().run_in_executor(None, page)
+    # Sorting many takes milliseconds. The map is immutable, so that a thread may read it.
+    found = await asyncio.to_thread(page)
     shown = found[:limit]
     return {
         "producer_count": len(producers),

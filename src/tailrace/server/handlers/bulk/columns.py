@@ -125,9 +125,6 @@ class RowColumns:
         return pa.array(times).view(TYPES["time"])
 
     def _message(self) -> Any:
-        if self._runs == 1:
-            first = self._rows.starts[0].message
-            return pa.array(np.arange(first, first + self._count, dtype=np.int64))
         # The first message of each run, less the number of rows before it.
         before = np.cumsum(self._counts) - self._counts
         firsts = np.array([start.message for start in self._rows.starts]) - before
