@@ -36,7 +36,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _BUFFER_BYTES_HIGH: Final = 256 << 10
-_WITH_BODY: Final = ("PUT", "POST")
 
 log = structlog.get_logger("tailrace")
 
@@ -121,7 +120,7 @@ class TailraceApp:
         service = self._open()
         try:
             request = _request(scope)
-            if request.method in _WITH_BODY:
+            if request.method in ("PUT", "POST"):
                 request.sink = service.receive(request, first=True, large=True)
             if request.sink is not None:
                 complete = await _stream_body(request.sink, receive)

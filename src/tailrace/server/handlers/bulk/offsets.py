@@ -89,5 +89,4 @@ class OffsetsHandler:
             }
         except Refusal as refusal:
             detail = refusal.detail.encode("utf-8", "replace").decode()
-            error = {"status": refusal.status, "code": refusal.code, "detail": detail}
-            return {"error": error}
+            return {"error": {"status": refusal.status, "code": refusal.code, "detail": detail}}

@@ -187,7 +187,10 @@ class _Body:
 
     def _step(self) -> None:
         """Read the next slice of the current range."""
-        self._check_principal()
+        access, principal = self._access, self._principal
+        if access is not None and principal is not None and not access.is_valid(principal):
+            # A slow peer may read for longer than its credentials are valid.
+            raise CredentialsRefused("the credentials of this request are no longer valid")
         if self._reading is None:
             self._reading = self._begin(self._ranges[self._index])
         reading = self._reading
@@ -206,12 +209,6 @@ class _Body:
             reading.at = piece.end
         if reading.at == reading.until:
             self._end("end", None, reading.at.token())
-
-    def _check_principal(self) -> None:
-        """Check the credentials again: a slow peer may read for longer than they are valid."""
-        access, principal = self._access, self._principal
-        if access is not None and principal is not None and not access.is_valid(principal):
-            raise CredentialsRefused("the credentials of this request are no longer valid")
 
     def _begin(self, requested: _Range) -> "_Reading":
         """Find the stream of a range, as a read does."""
