@@ -5,56 +5,51 @@ The levels are fast ones: a response is often compressed for a single reader.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import brotli
 import zstandard
 
-__all__ = ["COMPRESS_BYTES_MIN", "Packer", "compress", "negotiate"]
+__all__ = ["COMPRESS_BYTES_MIN", "coding_for", "compress", "negotiate", "new_packer"]
 
 COMPRESS_BYTES_MIN: Final = 1024
 
 
-class Packer:
-    """Compresses a body that comes in pieces."""
-
-    def __init__(self, coding: str) -> None:
-        self.pack, self.finish = _CODINGS[coding]()
+_Packer = tuple[Callable[[bytes | memoryview], bytes], Callable[[], bytes]]
+"""A function that compresses the next piece of a body, and one that returns the rest of it."""
 
 
-_Packing = tuple[Callable[[bytes | memoryview], bytes], Callable[[], bytes]]
-
-
-def _zstd() -> _Packing:
-    packer = zstandard.ZstdCompressor(level=1).compressobj()
-    return packer.compress, packer.flush
-
-
-def _brotli() -> _Packing:
-    packer = brotli.Compressor(quality=3)
-    return packer.process, packer.finish
-
-
-def _zlib(bits: int) -> _Packing:
-    packer = zlib.compressobj(1, zlib.DEFLATED, bits)
-    return packer.compress, packer.flush
+def _methods(compressor: Any, pack: str = "compress", finish: str = "flush") -> _Packer:
+    return getattr(compressor, pack), getattr(compressor, finish)
 
 
 # In order of preference among codings of equal weight.
-_CODINGS: Final[dict[str, Callable[[], _Packing]]] = {
-    "zstd": _zstd,
-    "br": _brotli,
-    "gzip": lambda: _zlib(16 + zlib.MAX_WBITS),
-    "deflate": lambda: _zlib(zlib.MAX_WBITS),
+_CODINGS: Final[dict[str, Callable[[], _Packer]]] = {
+    "zstd": lambda: _methods(zstandard.ZstdCompressor(level=1).compressobj()),
+    "br": lambda: _methods(brotli.Compressor(quality=3), "process", "finish"),
+    "gzip": lambda: _methods(zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)),
+    "deflate": lambda: _methods(zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS)),
 }
+
+
+def new_packer(coding: str) -> _Packer:
+    """The functions that compress a body that comes in pieces."""
+    return _CODINGS[coding]()
 
 
 def compress(coding: str, body: bytes) -> bytes:
     """Compress a whole body."""
-    packer = Packer(coding)
-    return packer.pack(body) + packer.finish()
+    pack, finish = new_packer(coding)
+    return pack(body) + finish()
+
+
+def coding_for(headers: Mapping[bytes, bytes], size: int) -> str | None:
+    """The coding of a response of this size to a request with these headers, or None."""
+    if size <= COMPRESS_BYTES_MIN:
+        return None
+    return negotiate(headers.get(b"accept-encoding", b""))
 
 
 @lru_cache(maxsize=256)

@@ -140,7 +140,7 @@ class TransferCodingUnknown(Refusal):
 
 
 class ContentCodingRefused(Refusal):
-    """The body is compressed. It would be stored as is, and readers could not tell."""
+    """The body is compressed. It would be stored without its coding, which readers need."""
 
     status = 415
     code = "content-coding-refused"

@@ -73,7 +73,7 @@ class Request:
 
     @property
     def url(self) -> bytes:
-        """The URL that the client used, as its headers and those of proxies tell it."""
+        """The URL that the client used, from its headers and those of proxies."""
         scheme = self.headers.get(b"x-forwarded-proto", self.scheme)
         if scheme not in (b"http", b"https"):
             scheme = self.scheme
@@ -130,7 +130,11 @@ class LiveBody(Protocol):
 
 
 class Response:
-    """A whole response, or the head of a live one; `length` is that of a live body, if known."""
+    """
+    A whole response, or the head of a live one; `length` is that of a live body, if known.
+
+    Transports do not send the body of a response to HEAD.
+    """
 
     __slots__ = ("body", "code", "headers", "length", "live", "status")
 

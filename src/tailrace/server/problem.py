@@ -1,9 +1,11 @@
 """A refusal as a response: `application/problem+json` (RFC 9457) and the headers of its kind."""
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
+from tailrace.engine.engine import Outcome
 from tailrace.engine.errors import DiskFull, StorageFailed
 from tailrace.protocol.errors import (
     OffsetGone,
@@ -16,9 +18,9 @@ from tailrace.server import headers as h
 from tailrace.server.errors import MethodNotAllowed, NotReady, SnapshotNotStored, TooManyConnections
 from tailrace.server.guard.access.errors import CredentialsRefused, KeysNotReady, Unauthenticated
 from tailrace.server.guard.limits.errors import RateLimited, TooManyWaiters
-from tailrace.server.message import Response
+from tailrace.server.message import Reply, Response
 
-__all__ = ["problem"]
+__all__ = ["problem", "reply_unless_refused"]
 
 _CHALLENGE: Final = b'Bearer realm="tailrace"'
 _RETRY_SOON: Final = (
@@ -28,22 +30,25 @@ _RETRY_SOON: Final = (
 """Refusals that carry `Retry-After: 1`."""
 
 
-def problem(refusal: Refusal, *, body: bool = True) -> Response:
-    """The response to a refused request; `body` is false for HEAD."""
+def problem(refusal: Refusal) -> Response:
+    """The response to a refused request."""
     headers = [(h.CONTENT_TYPE, b"application/problem+json"), h.NO_STORE, *_headers(refusal)]
-    response = Response(refusal.status, headers)
+    content = {
+        "type": f"urn:tailrace:problem:{refusal.code}",
+        "title": refusal.title,
+        "status": refusal.status,
+        # A detail may quote bytes of the client that are not UTF-8: replace them.
+        "detail": refusal.detail.encode("utf-8", "replace").decode(),
+        "code": refusal.code,
+    }
+    response = Response(refusal.status, headers, msgspec.json.encode(content))
     response.code = refusal.code
-    if body:
-        content = {
-            "type": f"urn:tailrace:problem:{refusal.code}",
-            "title": refusal.title,
-            "status": refusal.status,
-            # A detail may quote bytes of the client that are not UTF-8: replace them.
-            "detail": refusal.detail.encode("utf-8", "replace").decode(),
-            "code": refusal.code,
-        }
-        response.body = msgspec.json.encode(content)
     return response
+
+
+def reply_unless_refused(reply: Reply, response: Response) -> Callable[[Outcome], None]:
+    """A callback for the outcome of a command: replies with `response`, or with the refusal."""
+    return lambda outcome: reply(problem(outcome) if isinstance(outcome, Refusal) else response)
 
 
 def _headers(refusal: Refusal) -> list[tuple[bytes, bytes]]:

@@ -8,6 +8,7 @@ It finds the route of a request, has the guard check it, and calls the handler. 
 import asyncio
 import time
 from collections.abc import Coroutine
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
@@ -28,13 +29,13 @@ from tailrace.server.handlers.bootstrap import BootstrapHandler
 from tailrace.server.handlers.buckets import BucketHandlers
 from tailrace.server.handlers.bulk.offsets import OffsetsHandler
 from tailrace.server.handlers.bulk.rows import RowsHandler
-from tailrace.server.handlers.reads import ReadHandlers, parse_until, parse_where
+from tailrace.server.handlers.reads import ReadHandlers, parse_position, parse_until
 from tailrace.server.handlers.snapshots import SnapshotHandlers
 from tailrace.server.handlers.ui import UiHandler
 from tailrace.server.handlers.writes import WriteHandlers
 from tailrace.server.live import Live
 from tailrace.server.message import BodySink, Reply, Request, Response, Waiting
-from tailrace.server.observability.metrics import open_metrics
+from tailrace.server.observability.metrics import Metrics
 from tailrace.server.problem import problem
 from tailrace.server.routing.query import READ_QUERY, parse_query
 from tailrace.server.routing.routes import APPEND, LISTING, READ_STREAM, ROUTES, Endpoint
@@ -94,7 +95,7 @@ class Service:
             long_poll_s=settings.long_poll_s,
             sse_s=settings.sse_s,
         )
-        self.metrics = open_metrics(engine, self.live, settings)
+        self.metrics = Metrics(engine, self.live, settings)
         self.writes = WriteHandlers(engine)
         self.buckets = BucketHandlers(engine)
         self.snapshots = SnapshotHandlers(engine, settings.snapshot_bytes_max, shared=shared)
@@ -115,7 +116,8 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._use_quotas()
         if guard.access is not None:
-            guard.access.on_change = self._keys_changed
+            # Called by the thread that fetches the keys of JWTs.
+            guard.access.on_change = partial(self._loop.call_soon_threadsafe, self._review_readers)
 
     def handle(self, request: Request, reply: Reply) -> Waiting | None:
         """
@@ -152,19 +154,16 @@ class Service:
             if endpoint is READ_STREAM:
                 return self.read(request, reply)
             return self._dispatch(request, endpoint, reply)
-        except Refusal as refusal:
-            self._refuse(request, refusal, reply)
-        except Exception:
-            log.exception("request failed", method=request.method)
-            self._refuse(request, Internal(), reply)
+        except Exception as error:
+            self._refuse(request, error, reply)
         return None
 
     def receive(self, request: Request, *, first: bool, large: bool) -> BodySink | None:
         """
         Return the sink for the body of a request that has just begun, or None to collect it.
 
-        `first`: no earlier request is unanswered. Then a `large` body is checked before it is
-        sent.
+        `first`: all earlier requests have their responses. Then a `large` body is checked before
+        it is sent.
 
         Raises:
             Refusal: The body need not be sent.
@@ -206,19 +205,19 @@ class Service:
         mode = query.get("live", "false")
         if mode not in ("false", "long-poll", "sse"):
             raise QueryInvalid("live", "must be long-poll, sse or false")
-        where = parse_where(query, live=mode != "false")
+        position = parse_position(query, live=mode != "false")
         until = parse_until(query, live=mode != "false")
         cursor = parse_cursor(query.get("cursor", "")) if mode != "false" else None
         stream = self.engine.find(request.target.key)
         self.engine.touch(stream)
         if mode == "long-poll":
             request.operation = mode
-            return self.live.long_poll(request, stream, where, cursor, reply)
+            return self.live.long_poll(request, stream, position, cursor, reply)
         if mode == "sse":
             request.operation = mode
-            reply(self.live.sse(request, stream, where, cursor))
+            reply(self.live.sse(request, stream, position, cursor))
         else:
-            self.reads.catch_up(request, stream, where, reply, until=until)
+            self.reads.catch_up(request, stream, position, reply, until=until)
         return None
 
     def drain(self) -> None:
@@ -255,7 +254,7 @@ class Service:
             return None
         made = handler(request)
         if isinstance(made, Response):
-            reply(_bodiless(request, made))
+            reply(made)
             return None
         task = self._reply_later(made, request, reply)
         # Like an append, an upload is stored even if its client goes away.
@@ -277,26 +276,23 @@ class Service:
                 return
             error = task.exception()
             if error is None:
-                reply(_bodiless(request, task.result()))
-            elif isinstance(error, Refusal):
-                self._refuse(request, error, reply)
+                reply(task.result())
             else:
-                log.error("request failed", method=request.method, exc_info=error)
-                self._refuse(request, Internal(), reply)
+                self._refuse(request, error, reply)
 
         task.add_done_callback(done)
         return _TaskHandle(task)
 
-    def _refuse(self, request: Request, refusal: Refusal, reply: Reply) -> None:
+    def _refuse(self, request: Request, error: BaseException, reply: Reply) -> None:
+        """Respond with a refusal. Any other error is logged, and the response is a 500."""
         if request.sink is not None:
             request.sink.cancel()
-        if isinstance(refusal, StorageDamaged):
-            log.error("stored data cannot be read: check the disk", detail=refusal.detail)
-        reply(problem(refusal, body=request.method != "HEAD"))
-
-    def _keys_changed(self) -> None:
-        """Called by the thread that fetches the keys of JWTs."""
-        self._loop.call_soon_threadsafe(self._review_readers)
+        if isinstance(error, StorageDamaged):
+            log.error("stored data cannot be read: check the disk", detail=error.detail)
+        if not isinstance(error, Refusal):
+            log.error("request failed", method=request.method, exc_info=error)
+            error = Internal()
+        reply(problem(error))
 
     def _review_readers(self) -> None:
         """End waiting readers whose credentials are no longer valid."""
@@ -322,10 +318,3 @@ def _without_endpoint(request: Request) -> Response:
         # The client means a stream of this name, which X§1.1 reserves.
         raise NameInvalid(RESERVED)
     raise MethodNotAllowed(request.method, route.allowed)
-
-
-def _bodiless(request: Request, response: Response) -> Response:
-    """Remove the body from the response to a HEAD request."""
-    if request.method == "HEAD":
-        response.body = b""
-    return response

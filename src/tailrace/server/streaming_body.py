@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Callable
 
 import structlog
 
-from tailrace.server.compress import Packer
-from tailrace.server.message import Frame, Sink
+from tailrace.server.compress import new_packer
+from tailrace.server.message import Frame, Response, Sink
 
-__all__ = ["StreamingBody", "compressed"]
+__all__ = ["StreamingBody", "streaming_response"]
 
 log = structlog.get_logger("tailrace")
 
@@ -62,13 +62,27 @@ class StreamingBody:
             sink.finish()
 
 
-async def compressed(
+def streaming_response(
+    headers: list[tuple[bytes, bytes]],
+    source: AsyncIterator[bytes | memoryview],
+    release: Callable[[], None],
+    coding: str | None = None,
+    length: int | None = None,
+) -> Response:
+    """A 200 with a streaming body; `length` is that of the body before compression, if known."""
+    if coding is not None:
+        headers.append((b"Content-Encoding", coding.encode()))
+        source, length = _compressed(source, coding), None
+    return Response(200, headers, live=StreamingBody(source, release), length=length)
+
+
+async def _compressed(
     source: AsyncIterator[bytes | memoryview], coding: str
 ) -> AsyncIterator[bytes]:
     """Compress the pieces of a source."""
-    packer = Packer(coding)
+    pack, finish = new_packer(coding)
     loop = asyncio.get_running_loop()
     async for piece in source:
-        if data := await loop.run_in_executor(None, packer.pack, piece):
+        if data := await loop.run_in_executor(None, pack, piece):
             yield data
-    yield packer.finish()
+    yield finish()

@@ -29,8 +29,7 @@ class Tls:
         """
         self._certificate = Path(certificate)
         self._key = Path(key) if key else self._certificate
-        self.context = self._load()
-        """For new connections."""
+        self.reload()
 
     def reload(self) -> None:
         """
@@ -40,9 +39,6 @@ class Tls:
             TlsInvalid: They cannot be used; nothing is changed.
         """
         # A new context: an existing one would keep the old pair beside the new one.
-        self.context = self._load()
-
-    def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
@@ -57,7 +53,7 @@ class Tls:
                 f"{self._certificate} and {self._key} are not a PEM certificate and its private "
                 f"key: {error}"
             ) from None
-        return context
+        self.context = context
 
 
 def _no_pass_phrase() -> str:

@@ -63,7 +63,7 @@ def basic(token: str, name: str = "any") -> dict[bytes, bytes]:
     return {b"authorization": b"Basic " + base64.b64encode(f"{name}:{token}".encode())}
 
 
-def asking(
+def new_request(
     method: str = "GET",
     path: str = "/chat-rooms/general",
     headers: dict[bytes, bytes] | None = None,

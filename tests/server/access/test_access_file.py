@@ -10,7 +10,7 @@ import structlog
 from tailrace.server.guard.access import Access, AccessFileInvalid, admit
 from tailrace.server.guard.access.errors import CredentialsRefused, Forbidden, Unauthenticated
 from tailrace.server.routing.target import resolve
-from tests.server.access.samples import AccessToml, asking, bearer
+from tests.server.access.samples import AccessToml, bearer, new_request
 
 HASH = "sha256:" + "0" * 64
 TOKEN = f'[[token]]\nid = "abcd"\nhash = "{HASH}"\ngrants = []\n'
@@ -91,7 +91,7 @@ def test_a_file_that_is_not_utf8_is_rejected_and_an_empty_one_admits_nobody(tmp_
         Access(path)
     path.write_bytes(b"")
     with pytest.raises(Unauthenticated):
-        Access(path).identify(asking())
+        Access(path).identify(new_request())
 
 
 def test_a_file_that_other_users_can_access_is_logged(toml: AccessToml) -> None:
@@ -105,39 +105,39 @@ def test_a_file_that_other_users_can_access_is_logged(toml: AccessToml) -> None:
 def test_a_reload_adds_and_removes_tokens(toml: AccessToml) -> None:
     kept, gone = toml.token("read:/chat-rooms"), toml.token("read:/chat-rooms")
     access = toml.load()
-    asked = {name: access.identify(asking(headers=bearer(name))) for name in (kept, gone)}
+    identified = {name: access.identify(new_request(headers=bearer(name))) for name in (kept, gone)}
     toml.remove(gone)
     new = toml.token("append:/chat-rooms")
     access.reload()
-    assert access.is_valid(asked[kept])
-    assert not access.is_valid(asked[gone])
+    assert access.is_valid(identified[kept])
+    assert not access.is_valid(identified[gone])
     with pytest.raises(CredentialsRefused):
-        access.identify(asking(headers=bearer(gone)))
-    assert access.identify(asking(headers=bearer(new))).id.startswith("token:")
+        access.identify(new_request(headers=bearer(gone)))
+    assert access.identify(new_request(headers=bearer(new))).id.startswith("token:")
 
 
 def test_a_token_whose_grants_changed_must_identify_again(toml: AccessToml) -> None:
     text = toml.token("read,append:/chat-rooms")
     access = toml.load()
-    before = access.identify(asking(headers=bearer(text)))
+    before = access.identify(new_request(headers=bearer(text)))
     toml.put(text, toml.path.read_text().replace("read,append", "append"))
     access.reload()
     assert not access.is_valid(before)
-    after = access.identify(asking(headers=bearer(text)))
+    after = access.identify(new_request(headers=bearer(text)))
     assert access.is_valid(after)
     with pytest.raises(Forbidden):
-        admit(access, asking(headers=bearer(text)), resolve(b"/chat-rooms/general"))
+        admit(access, new_request(headers=bearer(text)), resolve(b"/chat-rooms/general"))
 
 
 def test_a_reload_of_an_invalid_file_changes_nothing(toml: AccessToml) -> None:
     text = toml.token("read:/chat-rooms")
     access = toml.load()
-    before = access.identify(asking(headers=bearer(text)))
+    before = access.identify(new_request(headers=bearer(text)))
     toml.put("mistake", "[[token]]\nid = 1")
     with pytest.raises(AccessFileInvalid):
         access.reload()
     assert access.is_valid(before)
-    assert access.identify(asking(headers=bearer(text))) is before
+    assert access.identify(new_request(headers=bearer(text))) is before
     toml.path.unlink()
     with pytest.raises(AccessFileInvalid):
         access.reload()
@@ -147,7 +147,7 @@ def test_a_reload_of_an_invalid_file_changes_nothing(toml: AccessToml) -> None:
 def test_anonymous_grants_can_be_revoked(toml: AccessToml) -> None:
     toml.put("anonymous", '[anonymous]\ngrants = ["read:/chat-rooms"]')
     access = toml.load()
-    before = access.identify(asking())
+    before = access.identify(new_request())
     assert access.is_valid(before)
     toml.put("anonymous", "[anonymous]\ngrants = []")
     access.reload()
@@ -156,4 +156,4 @@ def test_anonymous_grants_can_be_revoked(toml: AccessToml) -> None:
     access.reload()
     assert not access.is_valid(before)
     with pytest.raises(Unauthenticated):
-        access.identify(asking())
+        access.identify(new_request())

@@ -20,7 +20,7 @@ from tailrace.server.message import Request
 from tailrace.server.problem import problem
 from tailrace.server.routing.routes import OWN, ROUTES, UI
 from tailrace.server.routing.target import resolve
-from tests.server.access.samples import AccessToml, asking, basic, bearer
+from tests.server.access.samples import AccessToml, basic, bearer, new_request
 
 MODULE = "tailrace.server.guard.access.access"
 
@@ -43,36 +43,38 @@ def access(toml: AccessToml, token: str) -> Access:
 def test_a_token_comes_as_bearer_basic_or_in_the_query(access: Access, token: str) -> None:
     id_ = "token:" + token.split("_")[1]
     for request in (
-        asking("POST", headers=bearer(token)),
-        asking("POST", headers=basic(token)),
-        asking("POST", headers=basic(token, name="")),
-        asking("POST", headers={b"authorization": b"bEaReR   " + token.encode()}),
-        asking("GET", query=f"access_token={token}"),
-        asking("HEAD", query=f"offset=-1&access_token={token}&live=sse"),
-        asking("GET", query="access_token=" + "".join(f"%{ord(char):02x}" for char in token)),
+        new_request("POST", headers=bearer(token)),
+        new_request("POST", headers=basic(token)),
+        new_request("POST", headers=basic(token, name="")),
+        new_request("POST", headers={b"authorization": b"bEaReR   " + token.encode()}),
+        new_request("GET", query=f"access_token={token}"),
+        new_request("HEAD", query=f"offset=-1&access_token={token}&live=sse"),
+        new_request("GET", query="access_token=" + "".join(f"%{ord(char):02x}" for char in token)),
     ):
         assert access.identify(request).id == id_
 
 
 def test_a_token_in_the_query_may_read_and_nothing_else(access: Access, token: str) -> None:
     query = f"access_token={token}"
-    principal = access.identify(asking(query=query))
+    principal = access.identify(new_request(query=query))
     assert [each for each in Operation if principal.may(each, b"chat-rooms\0a")] == ["read"]
     # They are cached apart.
-    assert access.identify(asking(headers=bearer(token))).may(Operation.APPEND, b"chat-rooms\0a")
-    assert not access.identify(asking(query=query)).may(Operation.APPEND, b"chat-rooms\0a")
+    assert access.identify(new_request(headers=bearer(token))).may(
+        Operation.APPEND, b"chat-rooms\0a"
+    )
+    assert not access.identify(new_request(query=query)).may(Operation.APPEND, b"chat-rooms\0a")
     for method in ("POST", "PUT", "DELETE"):
         with pytest.raises(CredentialsRefused):
-            access.identify(asking(method, query=query))
+            access.identify(new_request(method, query=query))
 
 
 def test_repeated_credentials_are_rejected(access: Access, token: str) -> None:
-    twice = asking(headers={b"authorization": f"Bearer {token}, Bearer {token}".encode()})
+    twice = new_request(headers={b"authorization": f"Bearer {token}, Bearer {token}".encode()})
     twice.repeated = frozenset({b"authorization"})
     for request in (
-        asking(headers=bearer(token), query=f"access_token={token}"),
-        asking(headers=bearer(token), query="access_token="),
-        asking(query=f"access_token={token}&access_token={token}"),
+        new_request(headers=bearer(token), query=f"access_token={token}"),
+        new_request(headers=bearer(token), query="access_token="),
+        new_request(query=f"access_token={token}&access_token={token}"),
         twice,
     ):
         with pytest.raises(CredentialsRepeated) as caught:
@@ -83,8 +85,8 @@ def test_repeated_credentials_are_rejected(access: Access, token: str) -> None:
 def test_only_the_exact_parameter_name_is_a_credential(access: Access, token: str) -> None:
     for query in ("prefix=access_token", "my_access_token=a", "access_tokens=a"):
         with pytest.raises(Unauthenticated):
-            access.identify(asking(query=query))
-        assert access.identify(asking(headers=bearer(token), query=query)).id != "anonymous"
+            access.identify(new_request(query=query))
+        assert access.identify(new_request(headers=bearer(token), query=query)).id != "anonymous"
 
 
 def bad_tokens(token: str, other: str) -> dict[str, str]:
@@ -120,9 +122,9 @@ def test_an_invalid_token_is_rejected_in_every_form(toml: AccessToml, token: str
     for bad in bad_tokens(token, other).values():
         quoted = "".join(f"%{byte:02x}" for byte in bad.encode())
         for request in (
-            asking(headers=bearer(bad)),
-            asking(headers=basic(bad)),
-            asking(query=f"access_token={quoted}"),
+            new_request(headers=bearer(bad)),
+            new_request(headers=basic(bad)),
+            new_request(query=f"access_token={quoted}"),
         ):
             with pytest.raises(CredentialsRefused) as caught:
                 access.identify(request)
@@ -142,14 +144,14 @@ def test_a_header_of_unknown_form_is_rejected(access: Access) -> None:
         b"\xff\xff \xff", b"Basic " + base64.b64encode(b"\xff:\xff\x00"), b"Bearer: trt_a_b",
     ):  # fmt: skip
         with pytest.raises(CredentialsRefused):
-            access.identify(asking(headers={b"authorization": header}))
+            access.identify(new_request(headers={b"authorization": header}))
 
 
 def test_an_unknown_id_and_a_wrong_secret_get_the_same_response(access: Access, token: str) -> None:
     details = set()
     for bad in (new_token()[1], token[:-1] + ("A" if token[-1] != "A" else "B"), "abc"):
         with pytest.raises(CredentialsRefused) as caught:
-            access.identify(asking(headers=bearer(bad)))
+            access.identify(new_request(headers=bearer(bad)))
         details.add(caught.value.detail)
     assert len(details) == 1
 
@@ -157,15 +159,15 @@ def test_an_unknown_id_and_a_wrong_secret_get_the_same_response(access: Access, 
 def test_a_cached_token_expires(toml: AccessToml, monkeypatch: pytest.MonkeyPatch) -> None:
     text = toml.token("read:/chat-rooms", expires="2040-01-01T00:00:00Z")
     access = toml.load()
-    principal = access.identify(asking(headers=bearer(text)))
+    principal = access.identify(new_request(headers=bearer(text)))
     assert principal.expires_at == 2_208_988_800_000
     now = principal.expires_at
     monkeypatch.setattr(f"{MODULE}._now_ms", lambda: now - 1)
-    assert access.identify(asking(headers=bearer(text))) is principal
+    assert access.identify(new_request(headers=bearer(text))) is principal
     assert access.is_valid(principal)
     monkeypatch.setattr(f"{MODULE}._now_ms", lambda: now)
     with pytest.raises(CredentialsRefused, match="expired"):
-        access.identify(asking(headers=bearer(text)))
+        access.identify(new_request(headers=bearer(text)))
     assert not access.is_valid(principal)
 
 
@@ -173,7 +175,7 @@ def test_an_expired_token_is_rejected(toml: AccessToml) -> None:
     for expires in ("2020-01-01T00:00:00Z", "2020-01-01T00:00:00", "2020-01-01"):
         text = toml.token("read:/chat-rooms", expires=expires)
         with pytest.raises(CredentialsRefused, match="expired"):
-            toml.load().identify(asking(headers=bearer(text)))
+            toml.load().identify(new_request(headers=bearer(text)))
 
 
 def test_the_cache_evicts_the_least_recently_used(
@@ -182,23 +184,23 @@ def test_the_cache_evicts_the_least_recently_used(
     others = [toml.token("read:/chat-rooms") for _ in range(5)]
     monkeypatch.setattr(f"{MODULE}.CACHED_COUNT_MAX", 3)
     access = toml.load()
-    first = access.identify(asking(headers=bearer(token)))
+    first = access.identify(new_request(headers=bearer(token)))
     for other in others:
-        access.identify(asking(headers=bearer(other)))
-        assert access.identify(asking(headers=bearer(token))) is first
+        access.identify(new_request(headers=bearer(other)))
+        assert access.identify(new_request(headers=bearer(token))) is first
     assert len(access._cache) == 3
 
 
 def test_rejected_credentials_are_not_cached(access: Access) -> None:
     for _ in range(100):
         with pytest.raises(CredentialsRefused):
-            access.identify(asking(headers=bearer(new_token()[1])))
+            access.identify(new_request(headers=bearer(new_token()[1])))
     assert not access._cache
 
 
 def test_no_secret_is_kept_in_memory(access: Access, token: str) -> None:
-    principal = access.identify(asking(headers=bearer(token)))
-    kept = repr((principal, principal.id, vars(access), vars(access._tokens), principal.basis))
+    principal = access.identify(new_request(headers=bearer(token)))
+    kept = repr((principal, principal.id, vars(access), access._tokens, principal.basis))
     assert token.split("_", 2)[2] not in kept
 
 
@@ -207,9 +209,9 @@ def test_a_request_without_credentials_gets_401_not_403(toml: AccessToml) -> Non
     toml.put("anonymous", '[anonymous]\ngrants = ["read:/chat-rooms"]')
     access = toml.load()
     target = resolve(b"/chat-rooms/general")
-    assert admit(access, asking("GET"), target).id == "anonymous"
+    assert admit(access, new_request("GET"), target).id == "anonymous"
     with pytest.raises(Unauthenticated) as caught:
-        admit(access, asking("POST"), target)
+        admit(access, new_request("POST"), target)
     response = problem(caught.value)
     assert (b"WWW-Authenticate", b'Bearer realm="tailrace"') in response.headers
 
@@ -226,15 +228,18 @@ def test_forbidden_names_the_principal_the_operation_and_the_resource(toml: Acce
 
     start = f"token:{id_} has no grant of"
     headers = bearer(text)
-    assert detail(asking("POST", headers=headers)) == (
+    assert detail(new_request("POST", headers=headers)) == (
         f"{start} append on the stream /chat-rooms/general"
     )
     assert (
-        detail(asking("PUT", "/other-rooms", headers))
+        detail(new_request("PUT", "/other-rooms", headers))
         == f"{start} create on the bucket /other-rooms"
     )
-    assert detail(asking("GET", "/-/metrics", headers)) == f"{start} admin on the route /-/metrics"
-    long = detail(asking("GET", "/v1/stream/" + "a" * 1000, headers))
+    assert (
+        detail(new_request("GET", "/-/metrics", headers))
+        == f"{start} admin on the route /-/metrics"
+    )
+    long = detail(new_request("GET", "/v1/stream/" + "a" * 1000, headers))
     assert len(long) < 300
 
 
@@ -253,7 +258,9 @@ def test_a_listing_needs_the_bucket_or_a_granted_prefix(toml: AccessToml) -> Non
     def listed(grant: str, query: str) -> bool:
         text = toml.token(grant)
         try:
-            admit(toml.load(), asking("GET", "/chat-rooms/streams", bearer(text), query), target)
+            admit(
+                toml.load(), new_request("GET", "/chat-rooms/streams", bearer(text), query), target
+            )
         except Forbidden:
             return False
         return True

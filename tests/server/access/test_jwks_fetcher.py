@@ -17,7 +17,7 @@ import pytest
 
 from tailrace.server.guard.access import Access, Principal, jwks_fetcher
 from tailrace.server.guard.access.errors import CredentialsRefused, KeysNotReady
-from tests.server.access.samples import AccessToml, Signer, asking, bearer, jwks, jwt_table
+from tests.server.access.samples import AccessToml, Signer, bearer, jwks, jwt_table, new_request
 
 ONE = Signer("ES256", "one")
 TWO = Signer("ES256", "two")
@@ -97,7 +97,7 @@ def load(
 
 
 def identify(access: Access, signer: Signer) -> Principal:
-    return access.identify(asking(headers=bearer(signer.sign())))
+    return access.identify(new_request(headers=bearer(signer.sign())))
 
 
 def outcome(access: Access, signer: Signer) -> str:
@@ -164,7 +164,7 @@ def test_unknown_keys_do_not_cause_more_fetches(
     for number in range(1000):
         forged = Signer.sign(ONE, header={"kid": f"made-up-{number}"})
         with pytest.raises(KeysNotReady):
-            access.identify(asking(headers=bearer(forged)))
+            access.identify(new_request(headers=bearer(forged)))
     assert issuer.fetched == count
     assert access._verifier is not None
     fetcher = access._verifier._keys

@@ -28,12 +28,12 @@ from tests.server.access.samples import (
     ISSUER,
     AccessToml,
     Signer,
-    asking,
     b64,
     bearer,
     good_claims,
     jwks,
     jwt_table,
+    new_request,
 )
 
 RSA = Signer("RS256", "rsa-1")
@@ -59,7 +59,7 @@ def load(tmp_path: Path) -> Load:
 
 
 def identify(access: Access, token: str) -> Principal:
-    return access.identify(asking(headers=bearer(token)))
+    return access.identify(new_request(headers=bearer(token)))
 
 
 def refused(access: Access, token: str) -> str:
@@ -326,7 +326,7 @@ def test_a_far_exp_stays_exact_as_a_float_of_timers(load: Load) -> None:
 
 def test_a_jwt_in_the_query_may_only_read(load: Load) -> None:
     token = RSA.sign("*:/chat-rooms")
-    principal = load(RSA.jwk).identify(asking(query=f"access_token={token}"))
+    principal = load(RSA.jwk).identify(new_request(query=f"access_token={token}"))
     assert [each for each in Operation if principal.may(each, b"chat-rooms\0a")] == ["read"]
 
 

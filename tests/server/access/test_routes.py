@@ -123,7 +123,7 @@ class Guarded:
         self.tokens = tokens
         self.base = server.base_path
 
-    def ask(self, route: Route, token: str | None) -> Response:
+    def send(self, route: Route, token: str | None) -> Response:
         headers = {"Content-Type": route.content_type} if route.body is not None else {}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
@@ -131,7 +131,7 @@ class Guarded:
 
     def refused(self, route: Route, token: str | None) -> int | None:
         """The status if it is 401 or 403."""
-        response = self.ask(route, token)
+        response = self.send(route, token)
         assert response.status < 500 or response.status == 501, (str(route), response)
         if response.status == UNAUTHORIZED:
             assert response.headers["www-authenticate"].startswith('Bearer realm="tailrace"')
@@ -142,7 +142,7 @@ class Guarded:
         all_ = self.tokens["*:/"]
         for path in ("/chat-rooms", ROOM, TEAM):
             route = Route("PUT", path, "create", body=None if path == "/chat-rooms" else b"")
-            assert self.ask(route, all_).status in (200, 201, 409)
+            assert self.send(route, all_).status in (200, 201, 409)
 
 
 @pytest.fixture(scope="module", params=["wire", pytest.param("asgi", marks=pytest.mark.slow)])
@@ -199,10 +199,10 @@ def test_a_rejection_does_not_reveal_whether_a_resource_exists(guarded: Guarded)
         if not route.where.startswith("/"):
             continue
         guarded.set_up()
-        existing = [seen(guarded.ask(route, token)) for token in tokens]
+        existing = [seen(guarded.send(route, token)) for token in tokens]
         for path in (ROOM, TEAM, "/chat-rooms"):
-            assert guarded.ask(Route("DELETE", path, "delete"), all_).status in (204, 404)
-        missing = [seen(guarded.ask(route, token)) for token in tokens]
+            assert guarded.send(Route("DELETE", path, "delete"), all_).status in (204, 404)
+        missing = [seen(guarded.send(route, token)) for token in tokens]
         assert existing == missing, route
         assert [status for status, *_ in missing] == [UNAUTHORIZED, FORBIDDEN, FORBIDDEN], route
 
@@ -216,7 +216,7 @@ def test_each_stream_of_a_bulk_request_is_checked(guarded: Guarded) -> None:
     route = Route("POST", "/-/offsets", "", "", places, "application/json")
 
     def codes(token: str) -> bytes:
-        response = guarded.ask(route, guarded.tokens[token])
+        response = guarded.send(route, guarded.tokens[token])
         assert response.status == 200
         return response.body
 
@@ -230,7 +230,7 @@ def test_rows_contain_only_readable_streams(guarded: Guarded) -> None:
     guarded.set_up()
     secret = b"text that only readers may read"
     all_ = guarded.tokens["*:/"]
-    assert guarded.ask(Route("POST", ROOM, "", body=secret), all_).status in (200, 204)
+    assert guarded.send(Route("POST", ROOM, "", body=secret), all_).status in (200, 204)
     ranges = b'{"ranges": [{"bucket": "chat-rooms", "stream": "general", "start": "-1"}]}'
     route = Route("POST", "/-/rows", "", "", ranges, "application/json")
     for name, is_readable in (
@@ -238,7 +238,7 @@ def test_rows_contain_only_readable_streams(guarded: Guarded) -> None:
         ("read:/chat-rooms2", False),
         ("nothing", False),
     ):
-        response = guarded.ask(route, guarded.tokens[name])
+        response = guarded.send(route, guarded.tokens[name])
         assert response.status == 200, (name, response.body)
         assert (secret in response.body) == is_readable, name
 
@@ -247,7 +247,7 @@ def test_listings_contain_only_readable_names(guarded: Guarded) -> None:
     guarded.set_up()
     for path in ("/-/paths", "/-/paths?limit=1", "/-/buckets", "/-/buckets?limit=1"):
         for name, token in guarded.tokens.items():
-            response = guarded.ask(Route("GET", path, ""), token)
+            response = guarded.send(Route("GET", path, ""), token)
             operation, _, location = name.partition(":")
             if operation != "read":
                 if operation != "*":
@@ -264,17 +264,17 @@ def test_a_token_in_the_url_changes_nothing(guarded: Guarded, method: str) -> No
     guarded.set_up()
     token = guarded.tokens["*:/"]
     for path in (ROOM, TEAM, "/chat-rooms", f"{ROOM}/snapshot/{OFFSET}"):
-        response = guarded.ask(Route(method, f"{path}?access_token={token}", ""), None)
+        response = guarded.send(Route(method, f"{path}?access_token={token}", ""), None)
         assert response.status in (UNAUTHORIZED, 405), path
-    read = guarded.ask(Route("GET", f"{ROOM}?access_token={token}", ""), None)
+    read = guarded.send(Route("GET", f"{ROOM}?access_token={token}", ""), None)
     assert read.status == 200
-    metrics = guarded.ask(Route("GET", f"/-/metrics?access_token={token}", ""), None)
+    metrics = guarded.send(Route("GET", f"/-/metrics?access_token={token}", ""), None)
     assert metrics.status == FORBIDDEN
 
 
 def test_repeated_credentials_are_a_bad_request(guarded: Guarded) -> None:
     token = guarded.tokens["*:/"]
-    response = guarded.ask(Route("GET", f"{ROOM}?access_token={token}", ""), token)
+    response = guarded.send(Route("GET", f"{ROOM}?access_token={token}", ""), token)
     assert response.status == 400
     assert b"credentials-repeated" in response.body
     headers = [("Authorization", f"Bearer {token}")] * 2
@@ -285,7 +285,7 @@ def test_repeated_credentials_are_a_bad_request(guarded: Guarded) -> None:
 def test_responses_are_not_for_shared_caches(guarded: Guarded) -> None:
     guarded.set_up()
     token = guarded.tokens["*:/"]
-    assert guarded.ask(Route("POST", ROOM, "", body=b"x"), token).status in (200, 204)
+    assert guarded.send(Route("POST", ROOM, "", body=b"x"), token).status in (200, 204)
     for path in (
         f"{ROOM}?offset=-1",
         f"{ROOM}?offset=-1&live=long-poll",
@@ -295,7 +295,7 @@ def test_responses_are_not_for_shared_caches(guarded: Guarded) -> None:
         f"{ROOM}/bootstrap",
     ):
         given = None if "access_token" in path else token
-        response = guarded.ask(Route("GET", path, ""), given)
+        response = guarded.send(Route("GET", path, ""), given)
         assert response.status == 200, path
         control = response.headers["cache-control"]
         assert "public" not in control
@@ -305,22 +305,22 @@ def test_responses_are_not_for_shared_caches(guarded: Guarded) -> None:
 def test_snapshots_and_bootstraps_are_private_to_caches(guarded: Guarded) -> None:
     guarded.set_up()
     token = guarded.tokens["*:/"]
-    tail = guarded.ask(Route("HEAD", ROOM, ""), token).headers["stream-next-offset"]
+    tail = guarded.send(Route("HEAD", ROOM, ""), token).headers["stream-next-offset"]
     snapshot = f"{ROOM}/snapshot/{tail}"
-    assert guarded.ask(Route("PUT", snapshot, "", body=b"x"), token).status == 204
+    assert guarded.send(Route("PUT", snapshot, "", body=b"x"), token).status == 204
     for method in ("GET", "HEAD"):
         for path, status, control in (
             (f"{ROOM}/snapshot", 307, "private, no-store"),
             (snapshot, 200, "private, no-cache"),
             (f"{ROOM}/bootstrap", 200, "private, no-store"),
         ):
-            response = guarded.ask(Route(method, path, ""), token)
+            response = guarded.send(Route(method, path, ""), token)
             assert response.status == status, path
             assert response.headers["cache-control"] == control
             assert response.headers["vary"] == "Accept-Encoding, Authorization"
     with guarded.api.sse(guarded.base + ROOM, f"offset=now&access_token={token}") as reading:
         assert reading.head.headers["cache-control"] == "private, no-cache"
-    assert guarded.ask(Route("DELETE", ROOM, ""), token).status == 204
+    assert guarded.send(Route("DELETE", ROOM, ""), token).status == 204
 
 
 def test_an_appender_may_close_and_a_reader_may_not(guarded: Guarded) -> None:
@@ -329,7 +329,7 @@ def test_an_appender_may_close_and_a_reader_may_not(guarded: Guarded) -> None:
     for name, status in ((f"read:{ROOM}", FORBIDDEN), (f"append:{ROOM}", 204)):
         headers = {"Authorization": f"Bearer {guarded.tokens[name]}", "Stream-Closed": "true"}
         assert guarded.api.request("POST", path, headers, b"").status == status
-    assert guarded.ask(Route("DELETE", ROOM, ""), guarded.tokens["*:/"]).status == 204
+    assert guarded.send(Route("DELETE", ROOM, ""), guarded.tokens["*:/"]).status == 204
 
 
 def test_no_spelling_of_a_path_bypasses_a_grant(guarded: Guarded) -> None:
@@ -343,5 +343,5 @@ def test_no_spelling_of_a_path_bypasses_a_grant(guarded: Guarded) -> None:
         "/v1/stream/%74eam/a", "/%2D/metrics", "/-%2Fmetrics", "/-/metrics/",
         "/-/./metrics", "/-//metrics",
     ):  # fmt: skip
-        response = guarded.ask(Route("GET", path, ""), token)
+        response = guarded.send(Route("GET", path, ""), token)
         assert response.status in (400, 403, 404), path

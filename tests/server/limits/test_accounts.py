@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 
 from tailrace.server.guard.limits.accounts import EVICTION_CANDIDATES, Accounts
 
+NOW = 5
+
 
 class Account:
     def __init__(self, full_at: int) -> None:
@@ -14,42 +16,47 @@ class Account:
         return self.full_at <= now
 
 
+def accounts_of(full_at: dict[str, int], count_max: int) -> Accounts[Account]:
+    """Accounts by name, each full at the given time, else at once."""
+    return Accounts(lambda name: Account(full_at.get(name, 0)), lambda: NOW, count_max)
+
+
 @given(
     count_max=st.integers(1, 20),
     arrivals=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 100)), max_size=200),
 )
 def test_the_number_of_accounts_is_bounded(count_max: int, arrivals: list[tuple[int, int]]) -> None:
-    accounts: Accounts[Account] = Accounts(count_max)
-    for now, (number, full_at) in enumerate(arrivals):
-        if accounts.get(str(number)) is None:
-            accounts.add(str(number), Account(full_at), now)
-        assert len(accounts) <= count_max
-        assert accounts.get(str(number)) is not None
+    full_at = {str(number): at for number, at in arrivals}
+    times = iter(range(len(arrivals)))
+    accounts = Accounts(lambda name: Account(full_at[name]), lambda: next(times), count_max)
+    for number, _ in arrivals:
+        added = accounts.get_or_add(str(number))
+        assert len(accounts._accounts) <= count_max
+        assert accounts.get(str(number)) is added
 
 
 def test_the_least_recently_used_is_evicted_first() -> None:
-    accounts: Accounts[Account] = Accounts(3)
+    accounts = accounts_of({}, 3)
     for name in "abc":
-        accounts.add(name, Account(0), 5)
+        accounts.get_or_add(name)
     accounts.get("a")
-    accounts.add("d", Account(0), 5)
+    accounts.get_or_add("d")
     assert [accounts.get(name) is not None for name in "abcd"] == [True, False, True, True]
 
 
 def test_an_account_in_debt_is_kept_while_a_full_one_can_be_evicted() -> None:
-    accounts: Accounts[Account] = Accounts(4)
-    for name, full_at in (("a", 99), ("b", 99), ("c", 0), ("d", 99)):
-        accounts.add(name, Account(full_at), 5)
-    accounts.add("e", Account(99), 5)
+    accounts = accounts_of({"a": 99, "b": 99, "d": 99, "e": 99}, 4)
+    for name in "abcde":
+        accounts.get_or_add(name)
     assert [accounts.get(name) is not None for name in "abcde"] == [True, True, False, True, True]
 
 
 def test_if_all_are_in_debt_the_oldest_is_evicted() -> None:
     count = 3 * EVICTION_CANDIDATES
-    accounts: Accounts[Account] = Accounts(count)
-    for number in range(count):
-        accounts.add(str(number), Account(99), 5)
-    accounts.add("new", Account(99), 5)
+    names = [*map(str, range(count)), "new"]
+    accounts = accounts_of(dict.fromkeys(names, 99), count)
+    for name in names:
+        accounts.get_or_add(name)
     assert accounts.get("0") is None
-    assert all(accounts.get(str(number)) is not None for number in range(1, count))
-    assert len(accounts) == count
+    assert all(accounts.get(name) is not None for name in names[1:])
+    assert len(accounts._accounts) == count

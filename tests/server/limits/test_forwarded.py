@@ -13,7 +13,7 @@ from tailrace.server.guard.forwarded import (
     parse_network,
 )
 
-PROXIES = TrustedProxies.parse("10.0.0.0/8, 192.0.2.7,2001:db8:ffff::/48")
+PROXIES = TrustedProxies("10.0.0.0/8, 192.0.2.7,2001:db8:ffff::/48")
 PEER = "10.1.2.3"
 OUTSIDE = st.one_of(
     st.ip_addresses(network="203.0.113.0/24"), st.ip_addresses(network="2001:db8:1::/48")
@@ -94,10 +94,10 @@ def test_proxies_are_addresses_and_networks() -> None:
     assert "::ffff:192.0.2.7" in PROXIES
     assert "192.0.2.8" not in PROXIES
     assert "no address" not in PROXIES
-    assert not TrustedProxies.parse(" , ")
+    assert not TrustedProxies(" , ")
     assert parse_network("::ffff:10.0.0.0/104") == parse_network("10.0.0.0/8")
 
 
 def test_an_invalid_proxy_is_named() -> None:
     with pytest.raises(ProxiesInvalid, match=r"--trusted-proxies: 'nginx' is neither"):
-        TrustedProxies.parse("10.0.0.1, nginx")
+        TrustedProxies("10.0.0.1, nginx")

@@ -7,9 +7,8 @@ import pytest
 
 from tailrace.protocol.bucket import BucketState, Growth
 from tailrace.protocol.errors import Refusal
-from tailrace.server.guard.forwarded import TrustedProxies
 from tailrace.server.guard.limits import Limits, LimitsFileInvalid
-from tailrace.server.guard.limits.accounts import ACCOUNTS_MAX, Accounts
+from tailrace.server.guard.limits.accounts import ACCOUNTS_MAX
 from tailrace.server.guard.limits.errors import (
     AppendRateExceeded,
     BucketBytesExceeded,
@@ -19,7 +18,6 @@ from tailrace.server.guard.limits.errors import (
     RequestRateExceeded,
     TooManyWaiters,
 )
-from tailrace.server.guard.limits.limits_file import NO_LIMITS, load_rules
 from tailrace.server.problem import problem
 from tailrace.server.settings import Settings
 
@@ -45,14 +43,13 @@ def make(tmp_path: Path, clock: Clock) -> Make:
     def made(text: str, waiters: int = 100, connections: int = 100, proxies: str = "") -> Limits:
         path = tmp_path / "limits.toml"
         path.write_text(text)
-        return Limits(
-            load_rules(path),
+        settings = Settings(
+            limits=str(path),
             waiters_max=waiters,
             connections_max=connections,
-            proxies=TrustedProxies.parse(proxies),
-            path=path,
-            clock=clock,
+            trusted_proxies=proxies,
         )
+        return Limits(settings, clock=clock)
 
     return made
 
@@ -101,11 +98,11 @@ def test_an_append_larger_than_the_burst_passes_and_leaves_a_debt(make: Make, cl
         limits.count_append("token:a", 100)
     assert caught.value.retry_after_s == 10
     with pytest.raises(AppendRateExceeded) as caught:
-        limits.check_append("token:a", 1)
+        limits.count_append("token:a", 1, check_only=True)
     assert caught.value.retry_after_s == 9
     clock.now += 10 * S
     for _ in range(9):
-        limits.check_append("token:a", 100)
+        limits.count_append("token:a", 100, check_only=True)
     limits.count_append("token:a", 100)
     limits.count_append("token:a", 0)
 
@@ -123,10 +120,10 @@ def test_retry_after_is_the_time_of_the_refill(make: Make) -> None:
 def test_the_number_of_accounts_is_bounded(make: Make) -> None:
     limits = make("[client]\nrequests_per_s = 1")
     assert limits._accounts._count_max == ACCOUNTS_MAX == 65_536
-    limits._accounts = Accounts(1000)
+    limits._accounts._count_max = 1000
     for number in range(3000):
         limits.count_request(f"2001:db8:0:{number:x}::1")
-    assert len(limits._accounts) == 1000
+    assert len(limits._accounts._accounts) == 1000
     # The most recent clients still have their accounts.
     assert refused(limits.count_request, f"2001:db8:0:{2999:x}::2") is not None
 
@@ -196,7 +193,7 @@ def test_an_invalid_file_changes_nothing(make: Make, tmp_path: Path) -> None:
 
 
 def test_without_a_file_nothing_is_limited_and_a_reload_does_nothing() -> None:
-    limits = Limits.load(None, Settings(waiters_max=3, trusted_proxies="192.0.2.0/24"))
+    limits = Limits(Settings(waiters_max=3, trusted_proxies="192.0.2.0/24"))
     limits.reload()
     for _ in range(1000):
         limits.count_request("token:a")
@@ -261,4 +258,4 @@ def test_an_append_rejected_for_its_size_costs_no_messages(make: Make) -> None:
 
 
 def test_without_rules_there_are_no_quotas() -> None:
-    assert not Limits(NO_LIMITS, waiters_max=1, connections_max=1).quotas
+    assert not Limits(Settings()).quotas

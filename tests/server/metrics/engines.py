@@ -18,6 +18,7 @@ from tailrace.protocol.names import bucketed_stream_key
 from tailrace.protocol.state import Append, Command, Create, Delete
 from tailrace.server.message import Request, Response
 from tailrace.server.observability.metrics import Metrics
+from tailrace.server.observability.metrics.families import collect
 from tailrace.server.settings import Settings
 from tests.server.metrics.pages import Page
 
@@ -70,10 +71,10 @@ class Counted:
         request.started = time.monotonic()
         response = Response(status, [])
         response.code = code
-        self.metrics.answered(request, response)
+        self.metrics.count_response(request, response)
 
     def page(self) -> Page:
-        families = list(self.metrics._families.collect())
+        families = list(collect(self.metrics))
         return Page(self.metrics._text(families, b"")[1].decode())
 
     async def _submit(self, bucket: str, stream: str, command: Command) -> None:

@@ -38,7 +38,7 @@ async def a_little_of_everything(server: Counted) -> None:
     await server.append("bucket", "stream", b"hello")
     server.answer("append", 204)
     server.answer("read", 404, "stream-not-found")
-    server.metrics.refused("request-malformed")
+    server.metrics.count_refusal("request-malformed")
 
 
 def test_the_page_is_what_both_parsers_read(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_refusals_begin_at_zero_and_are_counted_by_code() -> None:
             assert not any(server.page().labels("tailrace_refused_total", "code").values())
             server.answer("read", 404, "stream-not-found")
             server.answer("read", 404, "stream-not-found")
-            server.metrics.refused("request-malformed")
+            server.metrics.count_refusal("request-malformed")
             counts = server.page().labels("tailrace_refused_total", "code")
             assert {code: count for code, count in counts.items() if count} == {
                 "stream-not-found": 2, "request-malformed": 1,

@@ -58,7 +58,7 @@ class Recorded:
         request.started = time.monotonic() if started is None else started
         response = Response(status, [], SECRET.encode())
         response.code = code
-        self.tracing.answered(request, response)
+        self.tracing.record_response(request, response)
         return self.spans[-1]
 
 

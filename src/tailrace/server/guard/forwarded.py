@@ -12,7 +12,7 @@ removed. A client is counted by its IPv4 address or by the /64 of its IPv6 addre
 customer usually has a whole /64.
 """
 
-from collections.abc import Iterable
+import re
 from functools import lru_cache
 from ipaddress import (
     IPv4Address,
@@ -36,6 +36,7 @@ FORWARDED_COUNT_MAX: Final = 32
 ADDRESS_CHARS_MAX: Final = 64
 ADDRESSES_CACHED: Final = 4096
 CLIENT_PREFIX_BITS: Final = 64
+_HOST_AND_PORT: Final = re.compile(r"\[(?P<bracketed>[^]]*)\](?::[0-9]+)?|(?P<plain>[^:]*):[0-9]+")
 
 
 class ProxiesInvalid(SettingsError):
@@ -50,14 +51,8 @@ def parse_address(text: str) -> Address | None:
     text = text.strip().strip('"')
     if len(text) > ADDRESS_CHARS_MAX:
         return None
-    if text.startswith("["):
-        text, bracket, port = text[1:].partition("]")
-        if not bracket or not _is_port(port):
-            return None
-    elif text.count(":") == 1:
-        text, _, port = text.partition(":")
-        if not _is_port(":" + port):
-            return None
+    if match := _HOST_AND_PORT.fullmatch(text):
+        text = match["bracketed"] or match["plain"] or ""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
@@ -65,10 +60,6 @@ def parse_address(text: str) -> Address | None:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return address
-
-
-def _is_port(text: str) -> bool:
-    return not text or (text[0] == ":" and text[1:].isascii() and text[1:].isdecimal())
 
 
 def parse_network(text: str) -> Network:
@@ -99,25 +90,20 @@ def client_key(client: str) -> str:
 class TrustedProxies:
     """The proxies whose X-Forwarded-For is trusted."""
 
-    def __init__(self, networks: Iterable[Network] = ()) -> None:
-        self._networks = tuple(networks)
-        self._is_trusted = lru_cache(ADDRESSES_CACHED)(self._look_up)
-
-    @classmethod
-    def parse(cls, text: str) -> "TrustedProxies":
+    def __init__(self, text: str = "") -> None:
         """
         Parse addresses and networks that are separated by commas.
 
         Raises:
             ProxiesInvalid: One of them is neither.
         """
-        networks = []
+        self._networks: list[Network] = []
+        self._is_trusted = lru_cache(ADDRESSES_CACHED)(self._look_up)
         for part in filter(None, map(str.strip, text.split(","))):
             try:
-                networks.append(parse_network(part))
+                self._networks.append(parse_network(part))
             except ValueError as error:
                 raise ProxiesInvalid(str(error), part) from None
-        return cls(networks)
 
     def __bool__(self) -> bool:
         return bool(self._networks)

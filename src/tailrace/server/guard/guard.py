@@ -7,18 +7,19 @@ stored (§10.2).
 Rule 2: without access control and limits they cost one test of `guarded`.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from tailrace.protocol.errors import Refusal
-from tailrace.server.guard.access import Access, AccessFileInvalid, admit
+from tailrace.server.guard.access import Access, admit
 from tailrace.server.guard.access.errors import CrossOriginRefused
 from tailrace.server.guard.access.principal import ANONYMOUS_ID
-from tailrace.server.guard.limits import Limits, LimitsFileInvalid
+from tailrace.server.guard.limits import Limits
 from tailrace.server.message import Request
-from tailrace.server.settings import Settings
+from tailrace.server.settings import Settings, SettingsError
 
 __all__ = ["Guard"]
 
@@ -39,10 +40,11 @@ class Guard:
             ProxiesInvalid: `--trusted-proxies` has a mistake.
         """
         self.access = Access(Path(settings.access)) if settings.access else None
-        self.limits = Limits.load(Path(settings.limits) if settings.limits else None, settings)
+        self.limits = Limits(settings)
         self.guarded = self.access is not None or bool(settings.limits)
         if self.access is not None:
-            self.access.before_verify = self._check_address
+            # Verifying new credentials takes time: check the rate limit of the address first.
+            self.access.before_verify = partial(self.count_refused, check_only=True)
 
     def check(self, request: Request) -> None:
         """
@@ -60,14 +62,14 @@ class Guard:
             self.count_refused(request)
             raise
 
-    def count_refused(self, request: Request) -> None:
+    def count_refused(self, request: Request, *, check_only: bool = False) -> None:
         """
-        Count a request that was refused before its rate limit was checked.
+        Count a request that was refused before its rate limit was checked, unless `check_only`.
 
         Raises:
             RequestRateExceeded: Its address sent too many.
         """
-        self.limits.count_request(self._address(request))
+        self.limits.count_request(self._address(request), check_only=check_only)
 
     def check_length(self, request: Request) -> None:
         """
@@ -78,7 +80,7 @@ class Guard:
         """
         length = request.headers.get(b"content-length", b"")
         if request.target.route.content and length.isdigit():
-            self.limits.check_append(self.client(request), int(length))
+            self.limits.count_append(self.client(request), int(length), check_only=True)
 
     def admit(self, request: Request) -> None:
         """
@@ -97,19 +99,15 @@ class Guard:
             size = len(request.body) if request.sink is None else request.sink.size
             self.limits.count_append(client, size)
 
-    def _check_address(self, request: Request) -> None:
-        """Verifying new credentials takes time: check the rate limit of the address first."""
-        self.limits.check_request(self._address(request))
-
     def check_origin(self, request: Request) -> None:
         """
         Without access control, keep pages of other origins from a route that lists what is stored.
 
         The protocol is open to pages of any origin: a stream is protected by its name, which only
-        its readers know. Routes that list names, or copy everything, would tell any page.
+        its readers know. Routes that list names, or copy everything, would reveal them.
 
         Raises:
-            CrossOriginRefused: A browser asks on behalf of a page of another origin.
+            CrossOriginRefused: The request comes from a page of another origin.
         """
         if self.access is not None:
             return
@@ -136,15 +134,12 @@ class Guard:
 
     def reload(self) -> None:
         """Read the files again; a file with a mistake changes nothing and is logged."""
-        if self.access is not None:
+        for name, part in (("access", self.access), ("limits", self.limits)):
             try:
-                self.access.reload()
-            except AccessFileInvalid as error:
-                log.error("access is unchanged: correct the file, then reload", error=str(error))
-        try:
-            self.limits.reload()
-        except LimitsFileInvalid as error:
-            log.error("limits are unchanged: correct the file, then reload", error=str(error))
+                if part is not None:
+                    part.reload()
+            except SettingsError as error:
+                log.error(f"{name} unchanged: correct the file, then reload", error=str(error))
 
     def close(self) -> None:
         if self.access is not None:

@@ -22,11 +22,11 @@ from tailrace.protocol.errors import QueryInvalid
 from tailrace.protocol.offset import BEGINNING
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
-from tailrace.server.compress import COMPRESS_BYTES_MIN, negotiate
+from tailrace.server.compress import coding_for
 from tailrace.server.handlers.snapshots import snapshot_pieces
 from tailrace.server.message import Request, Response
 from tailrace.server.routing.query import parse_query
-from tailrace.server.streaming_body import StreamingBody, compressed
+from tailrace.server.streaming_body import streaming_response
 
 __all__ = ["BootstrapHandler"]
 
@@ -72,11 +72,8 @@ class BootstrapHandler:
         headers = _headers(state, boundary, up_to_date=up_to_date) + self._caching
         pieces = view.pieces(boundary)
         length = _length(state, boundary)
-        coding = negotiate(request.headers.get(b"accept-encoding", b""))
-        if coding is None or length <= COMPRESS_BYTES_MIN:
-            return Response(200, headers, live=StreamingBody(pieces, release), length=length)
-        headers.append((b"Content-Encoding", coding.encode()))
-        return Response(200, headers, live=StreamingBody(compressed(pieces, coding), release))
+        coding = coding_for(request.headers, length)
+        return streaming_response(headers, pieces, release, coding, length)
 
 
 class _View:

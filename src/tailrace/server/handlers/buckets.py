@@ -6,17 +6,19 @@ from typing import Final
 
 import msgspec
 
-from tailrace.engine.engine import Engine, Outcome
+from tailrace.engine.engine import Engine
 from tailrace.engine.listing import ChangedPage, Page
-from tailrace.protocol.errors import QueryInvalid, Refusal
+from tailrace.protocol.errors import QueryInvalid
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
-from tailrace.server.compress import COMPRESS_BYTES_MIN, compress, negotiate
+from tailrace.server.compress import coding_for, compress
 from tailrace.server.message import Reply, Request, Response
-from tailrace.server.problem import problem
+from tailrace.server.problem import reply_unless_refused
 from tailrace.server.routing.query import LISTING_QUERY, parse_query
 
-__all__ = ["BucketHandlers", "json_response", "listed_stream", "parse_limit"]
+__all__ = [
+    "BucketHandlers", "json_response", "listed_stream", "listing_with_cursor", "parse_limit",
+]  # fmt: skip
 
 LIST_COUNT_MAX: Final = 1000
 
@@ -33,14 +35,8 @@ class BucketHandlers:
 
     def create(self, request: Request, reply: Reply) -> None:
         """X§1.2."""
-
-        def created(outcome: Outcome) -> None:
-            if isinstance(outcome, Refusal):
-                reply(problem(outcome))
-            else:
-                reply(Response(201, [(h.LOCATION, request.url), h.NO_STORE]))
-
-        self._buckets.create(request.target.key, created)
+        created = Response(201, [(h.LOCATION, request.url), h.NO_STORE])
+        self._buckets.create(request.target.key, reply_unless_refused(reply, created))
 
     def describe(self, request: Request) -> Response:
         """X§1.3."""
@@ -56,14 +52,8 @@ class BucketHandlers:
 
     def delete(self, request: Request, reply: Reply) -> None:
         """X§1.5."""
-
-        def deleted(outcome: Outcome) -> None:
-            if isinstance(outcome, Refusal):
-                reply(problem(outcome))
-            else:
-                reply(Response(204, [h.NO_STORE]))
-
-        self._buckets.delete(request.target.key, deleted)
+        deleted = Response(204, [h.NO_STORE])
+        self._buckets.delete(request.target.key, reply_unless_refused(reply, deleted))
 
     async def list(self, request: Request) -> Response:
         """X§1.4."""
@@ -73,22 +63,24 @@ class BucketHandlers:
         limit = parse_limit(query.get("limit"))
         after = query.get("after", "").encode()
         since = query.get("changed_since")
+        page: Page | ChangedPage
         if since is None:
             page = await self._listing.page(key, prefix.encode(), after, limit)
-            body = _page(key, prefix, page)
+            content = listing_with_cursor(prefix, page)
         elif after:
             raise QueryInvalid("after", "excludes changed_since: continue from position")
         else:
-            changed = await self._listing.changed(key, prefix.encode(), since, limit)
-            body = _changed(key, prefix, changed)
-        return await json_response(request, body)
+            page = await self._listing.changed(key, prefix.encode(), since, limit)
+            content = _listing(prefix, page)
+        content = {"bucket_id": key.decode(), **content, "position": page.position}
+        return await json_response(request, content)
 
 
-async def json_response(request: Request, body: bytes) -> Response:
+async def json_response(request: Request, content: dict[str, object]) -> Response:
     """A JSON response, compressed if the client accepts it and the body is large enough."""
+    body = msgspec.json.encode(content)
     headers = [_JSON, h.NO_STORE, (b"Vary", b"Accept-Encoding")]
-    coding = negotiate(request.headers.get(b"accept-encoding", b""))
-    if coding is not None and len(body) > COMPRESS_BYTES_MIN:
+    if (coding := coding_for(request.headers, len(body))) is not None:
         headers.append((b"Content-Encoding", coding.encode()))
         loop = asyncio.get_running_loop()
         body = await loop.run_in_executor(None, compress, coding, body)
@@ -104,40 +96,25 @@ def parse_limit(text: str | None) -> int:
     return int(text)
 
 
-def _page(key: bytes, prefix: str, page: Page) -> bytes:
-    return msgspec.json.encode(
-        {
-            "bucket_id": key.decode(),
-            "prefix": prefix,
-            "stream_count": len(page.streams),
-            "streams": [listed_stream(*item) for item in page.streams],
-            "next_cursor": page.streams[-1].stream_id.decode() if page.streams else None,
-            "has_more": page.has_more,
-            "position": page.position,
-        }
-    )
+def _listing(prefix: str, page: Page | ChangedPage) -> dict[str, object]:
+    return {
+        "prefix": prefix,
+        "stream_count": len(page.streams),
+        "streams": [listed_stream(*item) for item in page.streams],
+        "has_more": page.has_more,
+    }
 
 
-def _changed(key: bytes, prefix: str, page: ChangedPage) -> bytes:
-    return msgspec.json.encode(
-        {
-            "bucket_id": key.decode(),
-            "prefix": prefix,
-            "stream_count": len(page.streams),
-            "streams": [
-                {"stream_id": name.decode(), "status": "Deleted"}
-                if state is None
-                else listed_stream(name, state)
-                for name, state in page.streams
-            ],
-            "has_more": page.has_more,
-            "position": page.position,
-        }
-    )
+def listing_with_cursor(prefix: str, page: Page) -> dict[str, object]:
+    """A page of streams, ordered by name."""
+    cursor = page.streams[-1].stream_id.decode() if page.streams else None
+    return {**_listing(prefix, page), "next_cursor": cursor}
 
 
-def listed_stream(stream_id: bytes, state: StreamState) -> dict[str, object]:
-    """One item of a listing."""
+def listed_stream(stream_id: bytes, state: StreamState | None) -> dict[str, object]:
+    """One item of a listing; without a state, of a deleted stream."""
+    if state is None:
+        return {"stream_id": stream_id.decode(), "status": "Deleted"}
     snapshot = state.snapshot
     return {
         "stream_id": stream_id.decode(),

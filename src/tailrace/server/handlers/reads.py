@@ -21,15 +21,17 @@ from tailrace.server.errors import Internal
 from tailrace.server.message import Reply, Request, Response
 from tailrace.server.problem import problem
 
-__all__ = ["ReadHandlers", "Where", "parse_until", "parse_where"]
+__all__ = ["ReadHandlers", "ReadPosition", "parse_position", "parse_until", "stream_headers"]
 
 _MAX_AGE_S: Final = 60
+_STALE_S: Final = 300
+_CACHING: Final = b"%b, max-age=%d, stale-while-revalidate=%d"
 _BOUNDED_AGE_S: Final = 24 * 3600
 # Compressing more than this takes milliseconds: a thread does it.
 _COMPRESS_INLINE_BYTES_MAX: Final = 32 << 10
 
 
-class Where(NamedTuple):
+class ReadPosition(NamedTuple):
     """Where a read starts: an offset, or None for the current tail."""
 
     offset: Offset | None
@@ -42,20 +44,20 @@ class Where(NamedTuple):
             raise OffsetGone(BEGINNING, state.earliest.token())
 
 
-def parse_where(query: dict[str, str], *, live: bool) -> Where:
+def parse_position(query: dict[str, str], *, live: bool) -> ReadPosition:
     """Read the `offset` parameter."""
     token = query.get("offset")
     if token is None:
         if live:
             raise QueryInvalid("offset", "is required on a live read; -1 starts at the beginning")
-        return Where(START, beginning=True)
+        return ReadPosition(START, beginning=True)
     if token == "":
         raise QueryInvalid("offset", "must not be empty; -1 starts at the beginning")
     if token == TAIL:
-        return Where(None)
+        return ReadPosition(None)
     if token == BEGINNING:
-        return Where(START, beginning=True)
-    return Where(parse_offset(token))
+        return ReadPosition(START, beginning=True)
+    return ReadPosition(parse_offset(token))
 
 
 def parse_until(query: dict[str, str], *, live: bool) -> Offset | None:
@@ -76,6 +78,7 @@ class ReadHandlers:
         self._chunk_bytes = chunk_bytes
         # §10.2: with access control, shared caches must not store a response.
         self._scope = b"public" if shared else b"private"
+        self._cacheable = (h.CACHE_CONTROL, _CACHING % (self._scope, _MAX_AGE_S, _STALE_S))
         self._vary = h.vary(shared=shared)
 
     def head(self, request: Request) -> Response:
@@ -83,18 +86,12 @@ class ReadHandlers:
         stream = self._engine.find(request.target.key)
         state = stream.durable
         assert state is not None
-        headers = [
-            (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
-            (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
-            h.NO_STORE,
-        ]
+        headers = stream_headers(state)
         remaining_ms = self._engine.remaining_ms(stream)
         if state.ttl_s is not None and remaining_ms is not None:
             headers.append((h.STREAM_TTL, b"%d" % -(-remaining_ms // 1000)))
         if state.expires_at is not None:
             headers.append((h.STREAM_EXPIRES_AT, format_expires_at(state.expires_at).encode()))
-        if state.closed:
-            headers.append((h.STREAM_CLOSED, h.TRUE))
         if state.snapshot is not None:
             # X§2.4: nothing before it is retained.
             headers.append((h.STREAM_SNAPSHOT_OFFSET, state.snapshot.offset.encoded()))
@@ -105,21 +102,21 @@ class ReadHandlers:
         self,
         request: Request,
         stream: StreamEntry,
-        where: Where,
+        position: ReadPosition,
         reply: Reply,
         cursor: int | None = None,
         until: Offset | None = None,
     ) -> None:
-        """Catch up: whole messages from `where` on, up to the size limit of one response."""
+        """Catch up: whole messages from `position` on, up to the size limit of one response."""
         state = stream.durable
         assert state is not None
-        start = where.offset
+        start = position.offset
         if start is None:
             if until is not None:
                 raise QueryInvalid("until", "needs an offset other than the tail")
             reply(self._at_tail(state))
             return
-        where.check(state)
+        position.check(state)
         piece = self._bounded(stream, start, until)
         coding = negotiate(request.headers.get(b"accept-encoding", b""))
         self.reply_slice(request, stream, piece, coding, reply, cursor, bounded=until is not None)
@@ -196,14 +193,7 @@ class ReadHandlers:
 
     def _at_tail(self, state: StreamState) -> Response:
         """§6: `offset=now` returns no data, only the offset of the tail."""
-        headers = [
-            (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
-            (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
-            (h.STREAM_UP_TO_DATE, h.TRUE),
-            h.NO_STORE,
-        ]
-        if state.closed:
-            headers.append((h.STREAM_CLOSED, h.TRUE))
+        headers = [*stream_headers(state), (h.STREAM_UP_TO_DATE, h.TRUE)]
         return Response(200, headers, b"[]" if state.json else b"")
 
     def nothing_new(self, state: StreamState, cursor: int) -> Response:
@@ -225,18 +215,25 @@ class ReadHandlers:
         if bounded:
             # A day and not a year: deleted data should leave caches too.
             life_s = _BOUNDED_AGE_S if remaining_ms is None else remaining_ms // 1000
-            max_age = min(_BOUNDED_AGE_S, life_s)
-            return (h.CACHE_CONTROL, b"%b, max-age=%d, immutable" % (self._scope, max_age))
-        if remaining_ms is None or remaining_ms >= 6 * _MAX_AGE_S * 1000:
-            return (
-                h.CACHE_CONTROL, b"%b, max-age=60, stale-while-revalidate=300" % self._scope
-            )  # fmt: skip
+            max_age_s = min(_BOUNDED_AGE_S, life_s)
+            return h.CACHE_CONTROL, b"%b, max-age=%d, immutable" % (self._scope, max_age_s)
+        if remaining_ms is None:
+            return self._cacheable
         max_age_s = min(_MAX_AGE_S, remaining_ms // 1000)
-        stale_s = max(0, remaining_ms // 1000 - max_age_s)
-        return (
-            h.CACHE_CONTROL,
-            b"%b, max-age=%d, stale-while-revalidate=%d" % (self._scope, max_age_s, stale_s),
-        )
+        stale_s = min(_STALE_S, remaining_ms // 1000 - max_age_s)
+        return h.CACHE_CONTROL, _CACHING % (self._scope, max_age_s, stale_s)
+
+
+def stream_headers(state: StreamState) -> list[tuple[bytes, bytes]]:
+    """The headers of a response about a stream as a whole, which is never cached."""
+    headers = [
+        (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
+        (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
+        h.NO_STORE,
+    ]
+    if state.closed:
+        headers.append((h.STREAM_CLOSED, h.TRUE))
+    return headers
 
 
 def _etag(state: StreamState, piece: Slice, coding: str | None, *, closed: bool) -> bytes:

@@ -24,12 +24,12 @@ from tailrace.protocol.machine import Effect
 from tailrace.protocol.offset import Offset, parse_offset
 from tailrace.protocol.state import Publish, SnapshotInfo, StreamState
 from tailrace.server import headers as h
-from tailrace.server.compress import COMPRESS_BYTES_MIN, negotiate
+from tailrace.server.compress import coding_for
 from tailrace.server.errors import SnapshotTooLarge
 from tailrace.server.handlers.upload import Upload
 from tailrace.server.handlers.writes import stored_type
 from tailrace.server.message import Request, Response
-from tailrace.server.streaming_body import StreamingBody, compressed
+from tailrace.server.streaming_body import streaming_response
 
 __all__ = ["SnapshotHandlers", "snapshot_pieces"]
 
@@ -81,19 +81,11 @@ class SnapshotHandlers:
         if upload.stream_id not in (None, stream_id):
             # Deleted and created again during the upload: another stream.
             raise StreamNotFound
-        uploaded = await upload.finish()
-        snapshot = SnapshotInfo(
-            offset=offset,
-            id=uploaded.id,
-            size=uploaded.size,
-            content_type=content_type,
-            digest=uploaded.digest,
-            inline=uploaded.content is not None,
-        )
+        snapshot, content = await upload.finish(offset, content_type)
         decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         # From here on a record may refer to the file, even if this request fails.
         request.sink = None
-        command = Publish(stream_id, snapshot, uploaded.content)
+        command = Publish(stream_id, snapshot, content)
         self._engine.submit(key, command, decided.set_result)
         outcome = await decided
         if isinstance(outcome, Refusal):
@@ -125,8 +117,7 @@ class SnapshotHandlers:
 
     def latest(self, request: Request) -> Response:
         """X§2.3: redirect to the latest snapshot."""
-        snapshot = self._visible(request).snapshot
-        assert snapshot is not None
+        _, snapshot = self._visible(request)
         token = snapshot.offset.encoded()
         headers = [
             (h.LOCATION, request.url + b"/" + token),
@@ -139,14 +130,10 @@ class SnapshotHandlers:
 
     def read(self, request: Request) -> Response:
         """X§2.5."""
-        state = self._visible(request)
-        snapshot = state.snapshot
-        assert snapshot is not None
+        state, snapshot = self._visible(request)
         if snapshot.offset.token() != request.target.offset:
             raise SnapshotNotFound(snapshot.offset.token())
-        coding = negotiate(request.headers.get(b"accept-encoding", b""))
-        if snapshot.size <= COMPRESS_BYTES_MIN:
-            coding = None
+        coding = coding_for(request.headers, snapshot.size)
         etag = f'"{state.id}:{snapshot.id}{":" + coding if coding else ""}"'.encode()
         headers = [
             (h.CONTENT_TYPE, snapshot.content_type.encode("latin-1")),
@@ -162,23 +149,18 @@ class SnapshotHandlers:
         if request.method == "HEAD":
             return Response(200, headers)
         pieces = snapshot_pieces(self._engine, snapshot)
-        length: int | None = snapshot.size
-        if coding is not None:
-            headers.append((b"Content-Encoding", coding.encode()))
-            pieces, length = compressed(pieces, coding), None
-        body = StreamingBody(pieces, self._engine.pins.hold_snapshot(snapshot))
-        return Response(200, headers, live=body, length=length)
+        release = self._engine.pins.hold_snapshot(snapshot)
+        return streaming_response(headers, pieces, release, coding, snapshot.size)
 
     def delete(self, request: Request) -> Response:
         """X§2.6: the latest cannot be deleted, and no other one is visible."""
-        snapshot = self._visible(request).snapshot
-        assert snapshot is not None
+        _, snapshot = self._visible(request)
         if snapshot.offset.token() == request.target.offset:
             raise SnapshotNeeded
         raise SnapshotNotFound(snapshot.offset.token())
 
-    def _visible(self, request: Request) -> StreamState:
-        """Return the state of a stream that has a snapshot."""
+    def _visible(self, request: Request) -> tuple[StreamState, SnapshotInfo]:
+        """Return the state of a stream, and its snapshot."""
         stream = self._engine.find(request.target.key)
         state = stream.durable
         assert state is not None
@@ -187,7 +169,7 @@ class SnapshotHandlers:
             self._engine.touch(stream)
         if state.snapshot is None:
             raise SnapshotNotFound
-        return state
+        return state, state.snapshot
 
 
 async def snapshot_pieces(engine: Engine, snapshot: SnapshotInfo) -> AsyncIterator[bytes]:

@@ -10,7 +10,7 @@ import errno
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
@@ -18,9 +18,11 @@ from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES, Spool
 from tailrace.engine.engine import Engine
 from tailrace.engine.errors import DiskFull
 from tailrace.protocol.errors import Refusal
+from tailrace.protocol.offset import Offset
+from tailrace.protocol.state import SnapshotInfo
 from tailrace.server.errors import SnapshotNotStored, SnapshotTooLarge
 
-__all__ = ["Upload", "Uploaded"]
+__all__ = ["Upload"]
 
 INLINE_BYTES_MAX: Final = 256 << 10
 """Up to this size a snapshot is stored in the log, and shares its fsync with appends."""
@@ -28,16 +30,6 @@ PACE: Final = 3.0
 """While others write, an upload pauses after each chunk, for this multiple of its time."""
 
 log = structlog.get_logger("tailrace")
-
-
-class Uploaded(NamedTuple):
-    """A complete body; a large one is durable on disk."""
-
-    id: int
-    size: int
-    digest: bytes
-    content: bytes | None
-    """A small body itself."""
 
 
 class Upload:
@@ -73,14 +65,27 @@ class Upload:
         if self._writer is None and len(self._buffer) >= SNAPSHOT_CHUNK_BYTES:
             self._writer = self._loop.create_task(self._write_chunks())
 
-    async def finish(self) -> Uploaded:
-        """The body is complete: make it durable."""
+    async def finish(self, offset: Offset, content_type: str) -> tuple[SnapshotInfo, bytes | None]:
+        """
+        The body is complete: make a large one durable, return a small one.
+
+        Raises:
+            Refusal: It cannot be stored.
+        """
+        content = None
         if self._writer is not None:
             await self._writer
         if self._spool is None and self.size <= INLINE_BYTES_MAX:
             content = bytes(self._buffer)
             self._hash.update(content)
-            return Uploaded(self._engine.take_id(), self.size, self._hash.digest(), content)
+            self._id = self._engine.take_id()
+        else:
+            await self._finish_file()
+        inline = content is not None
+        digest = self._hash.digest()
+        return SnapshotInfo(offset, self._id, self.size, content_type, digest, inline), content
+
+    async def _finish_file(self) -> None:
         try:
             if self._refusal is None and self._buffer:
                 await self._write_chunk()
@@ -91,7 +96,6 @@ class Upload:
         if self._refusal is not None:
             self.cancel()
             raise self._refusal
-        return Uploaded(self._id, self.size, self._hash.digest(), None)
 
     def cancel(self) -> None:
         """Discard the body."""

@@ -17,8 +17,9 @@ from tailrace.protocol.producer import ProducerClaim
 from tailrace.protocol.state import Append, Create, Delete
 from tailrace.server import headers as h
 from tailrace.server.errors import ContentCodingRefused
+from tailrace.server.handlers.reads import stream_headers
 from tailrace.server.message import Reply, Request, Response
-from tailrace.server.problem import problem
+from tailrace.server.problem import problem, reply_unless_refused
 
 __all__ = ["WriteHandlers", "stored_type"]
 
@@ -56,17 +57,10 @@ class WriteHandlers:
                 return
             verdict, state = outcome
             assert state is not None
-            response_headers = [
-                (h.CONTENT_TYPE, state.content_type.encode("latin-1")),
-                (h.STREAM_NEXT_OFFSET, state.tail.encoded()),
-                h.NO_STORE,
-            ]
-            if state.closed:
-                response_headers.append((h.STREAM_CLOSED, h.TRUE))
             if verdict.effect is Effect.CREATED:
-                reply(Response(201, [(h.LOCATION, request.url), *response_headers]))
+                reply(Response(201, [(h.LOCATION, request.url), *stream_headers(state)]))
             else:
-                reply(Response(200, response_headers))
+                reply(Response(200, stream_headers(state)))
 
         self._engine.submit(request.target.key, command, created)
 
@@ -109,13 +103,7 @@ class WriteHandlers:
 
     def delete(self, request: Request, reply: Reply) -> None:
         """§5.4."""
-
-        def deleted(outcome: Outcome) -> None:
-            if isinstance(outcome, Refusal):
-                reply(problem(outcome))
-            else:
-                reply(Response(204, [h.NO_STORE]))
-
+        deleted = reply_unless_refused(reply, Response(204, [h.NO_STORE]))
         self._engine.submit(request.target.key, Delete(), deleted)
 
 

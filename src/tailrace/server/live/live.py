@@ -26,7 +26,7 @@ from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
 from tailrace.server.guard.access import Principal
 from tailrace.server.guard.guard import Guard
-from tailrace.server.handlers.reads import ReadHandlers, Where
+from tailrace.server.handlers.reads import ReadHandlers, ReadPosition
 from tailrace.server.live import sse
 from tailrace.server.live.long_poll import LongPoll
 from tailrace.server.live.session import SseSession
@@ -111,38 +111,42 @@ class Live:
         self,
         request: Request,
         stream: StreamEntry,
-        where: Where,
+        position: ReadPosition,
         client_cursor: int | None,
         reply: Callable[[Response], None],
     ) -> Waiting | None:
         """§5.7: respond at once if there is data or closure, otherwise wait."""
         state = stream.durable
         assert state is not None
-        where.check(state)
+        position.check(state)
         cursor = self.cursor(client_cursor)
-        start = state.tail if where.offset is None else where.offset
+        start = state.tail if position.offset is None else position.offset
         if start != state.tail:
-            self.reads.catch_up(request, stream, where, reply, cursor)
+            self.reads.catch_up(request, stream, position, reply, cursor)
             return None
         if state.closed or self.draining:
             reply(self.reads.nothing_new(state, cursor))
             return None
         return LongPoll(
-            self, request, stream, start, cursor, reply, shared=where.offset is not None
+            self, request, stream, start, cursor, reply, shared=position.offset is not None
         )
 
     def sse(
-        self, request: Request, stream: StreamEntry, where: Where, client_cursor: int | None
+        self,
+        request: Request,
+        stream: StreamEntry,
+        position: ReadPosition,
+        client_cursor: int | None,
     ) -> Response:
         """§5.8: the headers of an event stream; its body is a session."""
         state = stream.durable
         assert state is not None
-        where.check(state)
+        position.check(state)
         caching = h.caching(b"no-cache", shared=self.guard.access is None)
         headers = [(h.CONTENT_TYPE, b"text/event-stream"), caching]
         if not is_text(state.content_type):
             headers.append((h.STREAM_SSE_DATA_ENCODING, b"base64"))
-        if where.offset is None:
+        if position.offset is None:
             start = state.tail
             if state.closed:
                 # §6: at the tail of a closed stream the headers say so too.
@@ -150,7 +154,7 @@ class Live:
                 headers.append((h.STREAM_UP_TO_DATE, h.TRUE))
                 headers.append((h.STREAM_CLOSED, h.TRUE))
         else:
-            start = where.offset
+            start = position.offset
             self.engine.locate(stream, start)
         session = SseSession(self, request, stream, start, self.cursor(client_cursor))
         return Response(200, headers, live=session)

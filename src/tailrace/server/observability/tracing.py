@@ -21,10 +21,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from tailrace import __version__
-from tailrace.protocol.names import bucket_of
 from tailrace.server.message import Request, Response
-from tailrace.server.routing.routes import BUCKET, LISTING
-from tailrace.server.routing.target import Target
 from tailrace.server.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -46,11 +43,11 @@ _CLOSE_S: Final = 2.0
 class TracingUnavailable(SettingsError):
     """`--traces` is given, but OpenTelemetry is not installed."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "--traces needs OpenTelemetry, which is not installed: "
-            "pip install 'tailrace[otel]', or serve without --traces"
-        )
+    message = (
+        "--traces needs OpenTelemetry, which is not installed: "
+        "pip install 'tailrace[otel]', or serve without --traces"
+    )
+    reason: str = ""
 
 
 class Tracing:
@@ -78,17 +75,18 @@ class Tracing:
 
     def follow(self, commit: "GroupCommit") -> None:
         """Make a span for each group commit, too."""
-        commit.on_sync = self.committed
+        commit.on_sync = self._record_commit
 
-    def answered(self, request: Request, response: Response) -> None:
-        """A response, or the head of a live one, is handed to the transport."""
+    def record_response(self, request: Request, response: Response) -> None:
+        """Make the span of a response, or of the head of a live one."""
         status = response.status
         attributes: dict[str, str | int] = {
             "http.request.method": request.method if request.method in _METHODS else "_OTHER",
             "http.response.status_code": status,
             "tailrace.operation": request.operation,
         }
-        if bucket := _bucket(request.target):
+        # The key of a bucket is its id; that of a stream starts with it.
+        if bucket := request.target.key.partition(b"\0")[0].decode():
             attributes["tailrace.bucket"] = bucket
         if response.code is not None:
             attributes["error.type"] = response.code
@@ -106,7 +104,7 @@ class Tracing:
             span.set_status(self._trace.StatusCode.ERROR)
         span.end(now)
 
-    def committed(self, appends: int, started: float, ended: float) -> None:
+    def _record_commit(self, appends: int, started: float, ended: float) -> None:
         """A batch is durable, after an fsync; its responses are sent next."""
         # Spans need the wall clock; the measured times are monotonic.
         offset = time.time() - time.monotonic()
@@ -127,12 +125,10 @@ class Tracing:
 
     def _parent(self, request: Request) -> "Context":
         """The span of the client's `traceparent`, or none."""
-        headers = request.headers
-        if b"traceparent" not in headers:
-            return self._root
-        names = (b"traceparent", b"tracestate")
         carrier = {
-            name.decode(): headers[name].decode("latin-1") for name in names if name in headers
+            name.decode(): request.headers[name].decode("latin-1")
+            for name in (b"traceparent", b"tracestate")
+            if name in request.headers
         }
         return self._propagator.extract(carrier, self._root)
 
@@ -146,13 +142,6 @@ class Tracing:
         ):
             return None
         return [self._trace.Link(self._commit)]
-
-
-def _bucket(target: Target) -> str:
-    """The bucket of a target; empty without one."""
-    if target.route in (BUCKET, LISTING):
-        return target.key.decode()
-    return bucket_of(target.key).decode()
 
 
 def _resource() -> "OtelResource":

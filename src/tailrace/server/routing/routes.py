@@ -5,7 +5,7 @@ To add a route, add an entry to the table, write its handler, and name the path 
 A path under `/-/` needs nothing else; `target` finds it here. The guard reads the operations and
 the limits of an entry, the service its handlers, the metrics its name.
 
-Operations that access control asks for:
+Operations that a request must be granted:
 
     resource              GET, HEAD     PUT         POST      DELETE
     a stream              read          create      append    delete       closing is appending
@@ -24,6 +24,7 @@ Operations that access control asks for:
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from functools import partial
 from typing import Final
 
 __all__ = ["IDENTIFIED", "ROUTES", "Endpoint", "GrantedOn", "Operation", "Route"]
@@ -65,7 +66,7 @@ class Endpoint:
     handler: str
     """The attribute of `Service` that takes the request and returns a response or a coroutine."""
     operation: Operation | _Identified | None = None
-    """What access control asks for; None: no credentials are needed."""
+    """What the request must be granted; None: no credentials are needed."""
     replies: bool = False
     """The handler takes `reply` as well and calls it itself, so that it needs no task."""
     upload: bool = False
@@ -87,7 +88,7 @@ class Route:
     """What is sent here is stored: its bytes count towards the append rate."""
     rate_limited: bool = True
     same_origin: bool = False
-    """Without access control, browsers may not ask for it on behalf of another origin."""
+    """Without access control, pages of other origins may not request it."""
     allowed: str = field(init=False)
     """The methods, for the `Allow` header."""
 
@@ -101,6 +102,7 @@ def _get(handler: str, operation: Operation | _Identified | None = None) -> dict
     return {"GET": endpoint, "HEAD": endpoint}
 
 
+_AdminRoute: Final = partial(Route, granted_on=GrantedOn.ROUTE, same_origin=True)
 _READ: Final = Operation.READ
 
 APPEND: Final = Endpoint("writes.append", Operation.APPEND, replies=True, metric="append")
@@ -171,20 +173,8 @@ ROUTES: Final = (
     Route("buckets", "/-/buckets", _get("overview.buckets", IDENTIFIED), same_origin=True),
     Route("paths", "/-/paths", _get("overview.paths", IDENTIFIED), same_origin=True),
     Route("about", "/-/about", _get("overview.about", IDENTIFIED), same_origin=True),
-    Route(
-        "metrics",
-        "/-/metrics",
-        _get("status.metrics", Operation.ADMIN),
-        GrantedOn.ROUTE,
-        same_origin=True,
-    ),
-    Route(
-        "backup",
-        "/-/backup",
-        {"POST": Endpoint("backup.create", Operation.ADMIN)},
-        GrantedOn.ROUTE,
-        same_origin=True,
-    ),
+    _AdminRoute("metrics", "/-/metrics", _get("status.metrics", Operation.ADMIN)),
+    _AdminRoute("backup", "/-/backup", {"POST": Endpoint("backup.create", Operation.ADMIN)}),
     # A health probe that is refused would take the server out of service: no rate limit.
     Route("own", "/-/health", _get("status.health"), rate_limited=False),
     Route("own", "/-/ready", _get("status.ready"), rate_limited=False),

@@ -36,7 +36,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _BUFFER_BYTES_HIGH: Final = 256 << 10
-_WITH_BODY: Final = ("PUT", "POST")
 
 log = structlog.get_logger("tailrace")
 
@@ -121,43 +120,43 @@ class TailraceApp:
         service = self._open()
         try:
             request = _request(scope)
-            if request.method in _WITH_BODY:
+            if request.method in ("PUT", "POST"):
                 request.sink = service.receive(request, first=True, large=True)
             if request.sink is not None:
                 complete = await _stream_body(request.sink, receive)
             else:
                 complete = await _collect_body(request, receive, self.settings.body_bytes_max)
         except Refusal as refusal:
-            service.metrics.refused(refusal.code)
-            await _send_whole(scope, send, problem(refusal, body=scope["method"] != "HEAD"))
+            service.metrics.count_refusal(refusal.code)
+            await _send_whole(scope, send, problem(refusal))
             return
         if not complete:
             # The peer went away before its request was complete.
             return
-        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        replied: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
         def reply(response: Response) -> None:
-            if not answered.done():
-                answered.set_result(response)
+            if not replied.done():
+                replied.set_result(response)
             elif response.live is not None:
                 response.live.cancel()
 
         waiting = service.handle(request, reply)
         if waiting is not None:
             try:
-                await _wait_for_response(answered, receive)
+                await _wait_for_response(replied, receive)
             finally:
-                if not answered.done():
+                if not replied.done():
                     waiting.cancel()
                     # A response that is already made is released by `reply`.
-                    answered.cancel()
-            if answered.cancelled():
+                    replied.cancel()
+            if replied.cancelled():
                 return
         try:
-            response = await answered
-            service.metrics.answered(request, response)
+            response = await replied
+            service.metrics.count_response(request, response)
         except asyncio.CancelledError:
-            if not answered.cancelled() and (live := answered.result().live) is not None:
+            if not replied.cancelled() and (live := replied.result().live) is not None:
                 live.cancel()
             raise
         if response.live is None:
@@ -211,7 +210,7 @@ async def _collect_body(request: Request, receive: Receive, bytes_max: int) -> b
             raise BodyTooLarge(bytes_max)
         pieces.append(piece)
         if not message.get("more_body", False):
-            request.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            request.body = b"".join(pieces)
             return True
 
 
@@ -240,11 +239,11 @@ def _request(scope: Scope) -> Request:
     return request
 
 
-async def _wait_for_response(answered: "asyncio.Future[Response]", receive: Receive) -> None:
+async def _wait_for_response(replied: "asyncio.Future[Response]", receive: Receive) -> None:
     """Wait for the response, or until the peer goes away."""
     gone = asyncio.ensure_future(_gone(receive))
     try:
-        await asyncio.wait((answered, gone), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((replied, gone), return_when=asyncio.FIRST_COMPLETED)
     finally:
         gone.cancel()
 
@@ -265,8 +264,9 @@ def _start(response: Response, *, length: bool) -> MutableMapping[str, Any]:
 
 async def _send_whole(scope: Scope, send: Send, response: Response) -> None:
     # A response to HEAD has no body and no length.
-    await send(_start(response, length=scope["method"] != "HEAD"))
-    await send({"type": "http.response.body", "body": response.body})
+    head = scope["method"] == "HEAD"
+    await send(_start(response, length=not head))
+    await send({"type": "http.response.body", "body": b"" if head else response.body})
 
 
 class _LiveResponse:

@@ -19,12 +19,16 @@ from pathlib import Path
 from typing import Final
 
 from tailrace.server.guard.access.access_file import load_access_file
-from tailrace.server.guard.access.credentials import find_credentials, parse_credentials
-from tailrace.server.guard.access.errors import CredentialsRefused, Forbidden, Unauthenticated
+from tailrace.server.guard.access.credentials import (
+    find_credentials,
+    is_in_query,
+    parse_credentials,
+)
+from tailrace.server.guard.access.errors import CredentialsRefused, Unauthenticated
 from tailrace.server.guard.access.grants import Operation, parse_grants
 from tailrace.server.guard.access.jwt_verifier import JwtBasis, JwtVerifier
 from tailrace.server.guard.access.principal import ANONYMOUS_ID, NOBODY, Principal
-from tailrace.server.guard.access.tokens import TOKEN_PREFIX, Token, Tokens
+from tailrace.server.guard.access.tokens import TOKEN_PREFIX, find_token
 from tailrace.server.message import Request
 from tailrace.server.routing.query import parse_query
 from tailrace.server.routing.routes import IDENTIFIED, STREAM, GrantedOn
@@ -36,8 +40,6 @@ CACHED_COUNT_MAX: Final = 10_000
 """Maximum of cached principals; the least recently used one is evicted."""
 
 _PATH_CHARS_MAX: Final = 200
-_UNKNOWN: Final = "the token is unknown"
-_EXPIRED: Final = "the token has expired"
 
 
 class Access:
@@ -51,14 +53,11 @@ class Access:
             AccessFileInvalid: It is missing or invalid.
         """
         self.path = path
-        self.on_change: Callable[[], None] | None = None
+        self.on_change: Callable[[], object] | None = None
         """Called from a thread when the keys of JWTs changed: principals may be invalid now."""
         self.before_verify: Callable[[Request], None] | None = None
         """Called before credentials are verified that are not cached; may raise a refusal."""
-        self._tokens = Tokens()
         self._verifier: JwtVerifier | None = None
-        self._anonymous: Principal | None = None
-        self._cache: OrderedDict[bytes, Principal] = OrderedDict()
         self.reload()
 
     def reload(self) -> None:
@@ -76,12 +75,14 @@ class Access:
             self._verifier = JwtVerifier(file.jwt, jwks, self._keys_changed)
         if verifier is not None and verifier is not self._verifier:
             verifier.close()
-        self._tokens = Tokens(file.token)
-        self._anonymous = None
+        self._tokens = {token.id: token for token in file.token}
+        # The bases of principals without a JWT that are valid now.
+        self._bases = {NOBODY.basis, file.anonymous, *(token.basis for token in file.token)}
+        self._anonymous: Principal | None = None
         if file.anonymous is not None:
             grants = parse_grants(file.anonymous.grants)
             self._anonymous = Principal(ANONYMOUS_ID, grants, basis=file.anonymous)
-        self._cache = OrderedDict()
+        self._cache: OrderedDict[bytes, Principal] = OrderedDict()
 
     def _keys_changed(self) -> None:
         self._cache = OrderedDict()
@@ -122,7 +123,7 @@ class Access:
         else:
             cache.move_to_end(digest)
         if principal.expires_at is not None and principal.expires_at <= _now_ms():
-            raise CredentialsRefused(_EXPIRED)
+            raise CredentialsRefused("the token has expired")
         return principal
 
     def is_valid(self, principal: Principal) -> bool:
@@ -130,26 +131,20 @@ class Access:
         if principal.expires_at is not None and principal.expires_at <= _now_ms():
             return False
         basis = principal.basis
-        if isinstance(basis, Token):
-            return basis in self._tokens
         if isinstance(basis, JwtBasis):
             return self._verifier is not None and self._verifier.is_current(basis)
-        anonymous = self._anonymous
-        return principal is NOBODY or (anonymous is not None and anonymous.basis == basis)
+        return basis in self._bases
 
     def _verify(self, found: bytes) -> Principal:
-        credentials = parse_credentials(found)
-        text = credentials.text
-        if text.startswith(TOKEN_PREFIX):
-            token = self._tokens.find(text)
-            if token is None:
-                raise CredentialsRefused(_UNKNOWN)
+        text = parse_credentials(found)
+        is_static = text.startswith(TOKEN_PREFIX)
+        if is_static and (token := find_token(self._tokens, text)) is not None:
             principal = token.principal()
-        elif self._verifier is not None:
+        elif not is_static and self._verifier is not None:
             principal = self._verifier.verify(text)
         else:
-            raise CredentialsRefused(_UNKNOWN)
-        return principal.read_only() if credentials.in_query else principal
+            raise CredentialsRefused("the token is unknown")
+        return principal.read_only() if is_in_query(found) else principal
 
 
 def admit(access: Access, request: Request, target: Target) -> Principal:
@@ -174,7 +169,8 @@ def admit(access: Access, request: Request, target: Target) -> Principal:
         else _may(principal, need, request, target)
     ):
         return principal
-    raise _refusal(principal, need, request, route.granted_on.value)
+    path = request.path.decode("latin-1")[:_PATH_CHARS_MAX]
+    raise principal.refusal(need, f"{route.granted_on.value} {path}")
 
 
 def _may(principal: Principal, operation: Operation, request: Request, target: Target) -> bool:
@@ -186,16 +182,6 @@ def _may(principal: Principal, operation: Operation, request: Request, target: T
         prefix = parse_query(request.query, ("prefix",)).get("prefix", "")
         return principal.may_all(operation, names + prefix.encode())
     return principal.may(operation, request.path if granted_on is GrantedOn.ROUTE else target.key)
-
-
-def _refusal(
-    principal: Principal, operation: Operation, request: Request, what: str
-) -> Unauthenticated | Forbidden:
-    if principal.id == ANONYMOUS_ID:
-        # With credentials, the request may be allowed.
-        return Unauthenticated()
-    path = request.path.decode("latin-1")[:_PATH_CHARS_MAX]
-    return Forbidden(principal.id, operation.value, f"{what} {path}")
 
 
 def _now_ms() -> int:

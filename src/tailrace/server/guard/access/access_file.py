@@ -21,9 +21,9 @@ The access file: TOML, which is accepted as a whole or not at all.
     leeway_s = 0                                optional: tolerated clock difference
 """
 
-import ipaddress
 import stat
 import tomllib
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias, get_args
 from urllib.parse import urlsplit
@@ -46,6 +46,7 @@ from tailrace.server.settings import SettingsError
 
 __all__ = [
     "AccessFile", "AccessFileInvalid", "JwtSettings", "load_access_file", "parse_access_file",
+    "read_access_file",
 ]  # fmt: skip
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -102,6 +103,25 @@ class AccessFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"[[token]] {id_}: the id is not unique")
 
 
+def read_access_file(path: Path) -> str:
+    """
+    The text of an access file.
+
+    Raises:
+        AccessFileInvalid: The file is missing, or is not UTF-8.
+        OSError: It cannot be read.
+    """
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        raise AccessFileInvalid(
+            f"{path}: no such file; make one with: "
+            f"tailrace token new --file {path} --name NAME --grant 'read,append:/BUCKET'"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise AccessFileInvalid(f"{path}: cannot be read: {error}") from None
+
+
 def load_access_file(path: Path) -> tuple[AccessFile, Jwks | None]:
     """
     Read the file, and the JWK set that it names if that is a file, too.
@@ -110,14 +130,9 @@ def load_access_file(path: Path) -> tuple[AccessFile, Jwks | None]:
         AccessFileInvalid: One of them is missing or invalid.
     """
     try:
+        text = read_access_file(path)
         mode = path.stat().st_mode
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        raise AccessFileInvalid(
-            f"{path}: no such file; make one with: "
-            f"tailrace token new --file {path} --name NAME --grant 'read,append:/BUCKET'"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise AccessFileInvalid(f"{path}: cannot be read: {error}") from None
     if mode & _OTHERS:
         log.warning(
@@ -152,15 +167,9 @@ def _is_trusted(url: str) -> bool:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-    except ValueError:
-        return False
-    return bool(host) and (
-        parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host))
-    )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return bool(host) and (
+            parts.scheme == "https"
+            or (parts.scheme == "http" and (host == "localhost" or ip_address(host).is_loopback))
+        )
     except ValueError:
         return False

@@ -9,39 +9,28 @@ The last form is for `EventSource`, which cannot send headers. URLs end up in br
 logs of proxies and in `Referer`, so such a token must not be able to change anything. More than one
 credential is rejected (RFC 6750 §2): two components could each check a different one.
 
-Basic is accepted but never requested: a browser that is asked for it stores the password, and sends
-it with requests of other sites' pages.
+Basic is accepted but never requested: a browser that gets such a challenge stores the password, and
+sends it with requests of other sites' pages.
 """
 
 import base64
 import binascii
 import re
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from tailrace.server.guard.access.errors import CredentialsRefused, CredentialsRepeated
 from tailrace.server.message import Request
 
-__all__ = [
-    "CREDENTIAL_BYTES_MAX", "QUERY_PARAMETER", "Credentials", "find_credentials",
-    "parse_credentials",
-]  # fmt: skip
+__all__ = ["CREDENTIAL_BYTES_MAX", "find_credentials", "is_in_query", "parse_credentials"]
 
-QUERY_PARAMETER: Final = "access_token"
 CREDENTIAL_BYTES_MAX: Final = 8192
 
 # The name is only matched literally, without percent-encoding.
 _IN_QUERY: Final = re.compile(rb"(?:^|&)access_token=([^&]*)")
-_PARAMETER: Final = QUERY_PARAMETER.encode()
+_PARAMETER: Final = b"access_token"
 _READS: Final = ("GET", "HEAD")
 _BASIC: Final = "send Authorization: Basic with base64 of name:token"
-
-
-class Credentials(NamedTuple):
-    """A token or a JWT, and whether it was in the URL."""
-
-    text: str
-    in_query: bool
 
 
 def find_credentials(request: Request) -> bytes | None:
@@ -68,21 +57,26 @@ def find_credentials(request: Request) -> bytes | None:
     return found
 
 
-def parse_credentials(found: bytes) -> Credentials:
+def is_in_query(found: bytes) -> bool:
+    """Whether `find_credentials` found them in the URL."""
+    return found.startswith(b"?")
+
+
+def parse_credentials(found: bytes) -> str:
     """
-    Parse what `find_credentials` returned.
+    The token or JWT in what `find_credentials` returned.
 
     Raises:
         CredentialsRefused: The form is unknown.
     """
-    if found[:1] == b"?":
-        return Credentials(_text(unquote_to_bytes(found[1:])), in_query=True)
+    if is_in_query(found):
+        return _text(unquote_to_bytes(found[1:]))
     scheme, _, rest = found.partition(b" ")
     match scheme.lower():
         case b"bearer":
-            return Credentials(_text(rest.strip(b" ")), in_query=False)
+            return _text(rest.strip(b" "))
         case b"basic":
-            return Credentials(_password(rest.strip(b" ")), in_query=False)
+            return _password(rest.strip(b" "))
     raise CredentialsRefused("the scheme of the Authorization header is neither Bearer nor Basic")
 
 

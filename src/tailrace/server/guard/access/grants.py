@@ -26,7 +26,7 @@ client that needs it.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,10 +37,7 @@ from tailrace.server.routing import routes
 from tailrace.server.routing.routes import Operation
 from tailrace.server.routing.target import STREAM_PREFIX, resolve
 
-__all__ = [
-    "CompiledGrants", "Grant", "GrantInvalid", "Operation", "compile_grants", "parse_grant",
-    "parse_grants",
-]  # fmt: skip
+__all__ = ["Grant", "GrantInvalid", "Operation", "parse_grant", "parse_grants"]
 
 
 class GrantInvalid(TailraceError, ValueError):
@@ -51,9 +48,6 @@ class GrantInvalid(TailraceError, ValueError):
     hint = "tailrace token new --help"
     reason: str
 
-
-CompiledGrants = Mapping[str, tuple[frozenset[bytes], tuple[bytes, ...]]]
-"""For each operation: the keys, and the prefixes of keys, that it is granted on."""
 
 _ALL: Final = "*"
 _BUCKETS: Final = re.compile(rb"/[a-z0-9_-]{1,64}")
@@ -170,19 +164,3 @@ def _prefix(location: bytes) -> tuple[None, bytes]:
     if target.route is not routes.STREAM:
         raise GrantInvalid(f"{location.decode() + _ALL!r} is not a prefix of stream names")
     return None, target.key.removesuffix(_SAMPLE)
-
-
-def compile_grants(grants: Iterable[Grant]) -> CompiledGrants:
-    """The union of grants, in the form that `Principal.may` reads."""
-    keys: dict[str, set[bytes]] = {}
-    prefixes: dict[str, set[bytes]] = {}
-    for grant in grants:
-        for operation in grant.operations:
-            if grant.key is not None:
-                keys.setdefault(operation.value, set()).add(grant.key)
-            if grant.prefix is not None:
-                prefixes.setdefault(operation.value, set()).add(grant.prefix)
-    return {
-        name: (frozenset(keys.get(name, ())), tuple(sorted(prefixes.get(name, ()))))
-        for name in {*keys, *prefixes}
-    }

@@ -17,6 +17,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -179,8 +180,6 @@ def _grants(claim: object) -> list[Grant]:
         return []
     grants = []
     for scope in scopes:
-        try:
+        with suppress(GrantInvalid):
             grants.append(parse_grant(scope if isinstance(scope, str) else ""))
-        except GrantInvalid:
-            continue
     return grants

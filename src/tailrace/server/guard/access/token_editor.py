@@ -23,13 +23,16 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from tailrace.exceptions import ExitCode, TailraceError
-from tailrace.server.guard.access.access_file import AccessFileInvalid, parse_access_file
+from tailrace.server.guard.access.access_file import (
+    AccessFileInvalid,
+    parse_access_file,
+    read_access_file,
+)
 from tailrace.server.guard.access.grants import parse_grants
 from tailrace.server.guard.access.tokens import Token, hash_of, new_token
 
 __all__ = ["TokenNotFound", "add_token", "list_tokens", "revoke_token"]
 
-_MODE: Final = 0o600
 _HEADER: Final = """\
 # Access control of `tailrace serve --access`, which reads this file at start and at SIGHUP.
 # It holds hashes of tokens only. `tailrace token new`, `list` and `revoke` change it.
@@ -59,7 +62,7 @@ def add_token(
     """
     parse_grants(grants)
     with _locked(path) as target:
-        before = _read(target) if target.exists() else _HEADER
+        before = read_access_file(path) if path.exists() else _HEADER
         taken = {token.id for token in parse_access_file(before, path).token}
         id_, text = new_token()
         while id_ in taken:
@@ -85,7 +88,7 @@ def revoke_token(path: Path, id_: str) -> str:
         OSError: The file cannot be written.
     """
     with _locked(path) as target:
-        before = _read(target, path)
+        before = read_access_file(path)
         tokens = parse_access_file(before, path).token
         index = next((at for at, token in enumerate(tokens) if token.id == id_), None)
         if index is None:
@@ -106,7 +109,7 @@ def list_tokens(path: Path) -> tuple[Token, ...]:
     Raises:
         AccessFileInvalid: The file is missing or invalid.
     """
-    return parse_access_file(_read(path), path).token
+    return parse_access_file(read_access_file(path), path).token
 
 
 @contextmanager
@@ -124,17 +127,6 @@ def _locked(path: Path) -> Iterator[Path]:
         os.close(directory)
 
 
-def _read(target: Path, path: Path | None = None) -> str:
-    try:
-        return target.read_text("utf-8")
-    except FileNotFoundError:
-        raise AccessFileInvalid(
-            f"{path or target}: no such file; tailrace token new makes one"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise AccessFileInvalid(f"{target}: cannot be read: {error}") from None
-
-
 def _write(target: Path, text: str, path: Path) -> None:
     try:
         parse_access_file(text, path)
@@ -142,10 +134,16 @@ def _write(target: Path, text: str, path: Path) -> None:
         raise AccessFileInvalid(
             f"{path}: cannot be changed by this command, edit it by hand: {error}"
         ) from None
+    # Accessible to its owner only.
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            _copy_owner_and_mode(target, file.fileno())
+            if target.exists():
+                old = target.stat()
+                os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+                with suppress(PermissionError):
+                    # Written by root, the file must stay readable for the server's user.
+                    os.fchown(descriptor, old.st_uid, old.st_gid)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -154,15 +152,3 @@ def _write(target: Path, text: str, path: Path) -> None:
         with suppress(OSError):
             Path(name).unlink()
         raise
-
-
-def _copy_owner_and_mode(source: Path, descriptor: int) -> None:
-    try:
-        old = source.stat()
-    except FileNotFoundError:
-        os.fchmod(descriptor, _MODE)
-        return
-    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-    with suppress(PermissionError):
-        # Written by root, the file must stay readable for the server's user.
-        os.fchown(descriptor, old.st_uid, old.st_gid)

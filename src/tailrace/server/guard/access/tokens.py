@@ -6,13 +6,14 @@ bits, so it cannot be guessed. A slow hash, which passwords need because people 
 only make requests slow.
 
 Rule 2: a token is found by its id, which is not secret, and compared by `hmac.compare_digest`; an
-unknown id is compared as well. So neither the response nor its time tells an unknown id from a
-wrong secret.
+unknown id is compared as well. So neither the response nor its time differs between an
+unknown id and a wrong secret.
 """
 
 import hashlib
 import hmac
 import secrets
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Any, Final
 
@@ -23,7 +24,7 @@ from tailrace.server.guard.access.grants import parse_grants
 from tailrace.server.guard.access.principal import Principal
 
 __all__ = [
-    "TOKEN_PREFIX", "Timestamp", "Token", "Tokens", "hash_of", "new_token", "parse_timestamp",
+    "TOKEN_PREFIX", "Timestamp", "Token", "find_token", "hash_of", "new_token", "parse_timestamp",
 ]  # fmt: skip
 
 TOKEN_PREFIX: Final = "trt_"
@@ -32,7 +33,7 @@ _ID_ALPHABET: Final = "abcdefghijkmnpqrstuvwxyz23456789"
 _ID_CHARS: Final = 10
 _SECRET_BYTES: Final = 32
 # As long as a hash, and equal to none.
-_NO_HASH: Final = b"sha256:" + b"-" * 64
+_NO_HASH: Final = "sha256:" + "-" * 64
 
 
 class Timestamp(datetime):
@@ -75,32 +76,22 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         parse_grants(self.grants)
 
+    @property
+    def basis(self) -> object:
+        """Equal if it identifies the same principal with the same grants; notes may differ."""
+        return self.id, self.hash, self.grants, self.expires
+
     def principal(self) -> Principal:
         expires_at = None if self.expires is None else int(self.expires.timestamp() * 1000)
         grants = parse_grants(self.grants)
-        return Principal(f"token:{self.id}", grants, expires_at=expires_at, basis=self)
-
-    def is_equivalent(self, other: "Token") -> bool:
-        """Whether it identifies the same principal with the same grants; notes may differ."""
-        mine = (self.id, self.hash, self.grants, self.expires)
-        return mine == (other.id, other.hash, other.grants, other.expires)
+        return Principal(f"token:{self.id}", grants, expires_at=expires_at, basis=self.basis)
 
 
-class Tokens:
-    """All tokens of an access file."""
-
-    def __init__(self, tokens: tuple[Token, ...] = ()) -> None:
-        self._by_id = {token.id: token for token in tokens}
-
-    def __contains__(self, token: Token) -> bool:
-        found = self._by_id.get(token.id)
-        return found is not None and found.is_equivalent(token)
-
-    def find(self, text: str) -> Token | None:
-        """The token of this text, if there is one. Does not check its expiry."""
-        found = self._by_id.get(text.removeprefix(TOKEN_PREFIX).partition("_")[0])
-        expected = _NO_HASH if found is None else found.hash.encode()
-        return found if hmac.compare_digest(expected, hash_of(text).encode()) else None
+def find_token(tokens: Mapping[str, Token], text: str) -> Token | None:
+    """The token of this text, if there is one. Does not check its expiry."""
+    found = tokens.get(text.removeprefix(TOKEN_PREFIX).partition("_")[0])
+    expected = _NO_HASH if found is None else found.hash
+    return found if hmac.compare_digest(expected, hash_of(text)) else None
 
 
 def hash_of(text: str) -> str:

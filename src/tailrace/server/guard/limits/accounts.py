@@ -10,6 +10,7 @@ each of those addresses has a full token bucket of its own.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 __all__ = ["ACCOUNTS_MAX", "Accounts"]
@@ -32,12 +33,13 @@ T = TypeVar("T", bound=Account)
 class Accounts(Generic[T]):
     """An LRU cache of accounts that prefers to evict full ones."""
 
-    def __init__(self, count_max: int = ACCOUNTS_MAX) -> None:
+    def __init__(
+        self, new: Callable[[str], T], clock: Callable[[], int], count_max: int = ACCOUNTS_MAX
+    ) -> None:
         self._accounts: OrderedDict[str, T] = OrderedDict()
+        self._new = new
+        self._clock = clock
         self._count_max = count_max
-
-    def __len__(self) -> int:
-        return len(self._accounts)
 
     def get(self, name: str) -> T | None:
         """The account of this name, which becomes the most recently used one."""
@@ -46,11 +48,15 @@ class Accounts(Generic[T]):
             self._accounts.move_to_end(name)
         return account
 
-    def add(self, name: str, account: T, now: int) -> None:
-        """Add an account; evicts another one if there are too many."""
-        if len(self._accounts) >= self._count_max:
-            self._evict(now)
-        self._accounts[name] = account
+    def get_or_add(self, name: str) -> T:
+        """As `get`; a missing account is added, and evicts another one if there are too many."""
+        account = self.get(name)
+        if account is None:
+            account = self._new(name)
+            if len(self._accounts) >= self._count_max:
+                self._evict(self._clock())
+            self._accounts[name] = account
+        return account
 
     def clear(self) -> None:
         self._accounts.clear()

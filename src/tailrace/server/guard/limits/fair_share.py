@@ -12,19 +12,11 @@ This is the dynamic threshold by which network switches share their buffers. A d
 numbers. Only clients that hold a slot are in memory, never more than there are slots.
 """
 
-from enum import Enum
 from typing import Final
 
-__all__ = ["Denial", "FairShare"]
+__all__ = ["FairShare"]
 
 SHARE_OF_FREE: Final = 8
-
-
-class Denial(Enum):
-    """Why a client gets no slot."""
-
-    SHARE = "the client has its share, or no slot is free"
-    OWN = "the client has reached its own maximum"
 
 
 class FairShare:
@@ -39,19 +31,23 @@ class FairShare:
         """How many slots a client holds."""
         return self._held.get(client, 0)
 
-    def join(
-        self, client: str, own_max: int | None = None, *, exempt: bool = False
-    ) -> Denial | None:
-        """Take a slot if this client may have one; an `exempt` client may take any free slot."""
+    def join(self, client: str, own_max: int | None = None, *, exempt: bool = False) -> bool:
+        """
+        Take a slot; false if the client has its share or its own maximum, or no slot is free.
+
+        An `exempt` client may take any free slot.
+        """
         free = self.slots - self.taken
         held = self._held.get(client, 0)
-        if own_max is not None and held >= own_max:
-            return Denial.OWN
-        if free <= 0 or (held >= SHARE_OF_FREE * free and not exempt):
-            return Denial.SHARE
+        if (
+            free <= 0
+            or (own_max is not None and held >= own_max)
+            or (held >= SHARE_OF_FREE * free and not exempt)
+        ):
+            return False
         self.taken += 1
         self._held[client] = held + 1
-        return None
+        return True
 
     def leave(self, client: str) -> None:
         """Return a slot."""

@@ -19,16 +19,10 @@ from tailrace.server.guard.limits.errors import (
     RequestRateExceeded,
     TooManyWaiters,
 )
-from tailrace.server.guard.limits.fair_share import Denial, FairShare
-from tailrace.server.guard.limits.limits_file import (
-    NO_LIMITS,
-    ClientRule,
-    LimitRules,
-    load_rules,
-    rate_of,
-)
+from tailrace.server.guard.limits.fair_share import FairShare
+from tailrace.server.guard.limits.limits_file import NO_LIMITS, ClientRule, load_rules
 from tailrace.server.guard.limits.quotas import Quotas
-from tailrace.server.guard.limits.rate import retry_after_s
+from tailrace.server.guard.limits.token_bucket import retry_after_s
 from tailrace.server.settings import Settings
 
 __all__ = ["Limits"]
@@ -37,44 +31,23 @@ _WAITER_RETRY_S: Final = 1
 
 
 class _Account:
-    """A client's rates, and when its token buckets will be full again."""
+    """The token buckets of a client; None means no limit."""
 
-    __slots__ = ("append_bytes", "append_full_at", "requests", "requests_full_at")
+    __slots__ = ("append_bytes", "requests")
 
     def __init__(self, rule: ClientRule) -> None:
-        self.requests = rate_of(rule.requests_per_s, rule.requests_burst)
-        self.requests_full_at = 0
-        self.append_bytes = rate_of(rule.append_bytes_per_s, rule.append_bytes_burst)
-        self.append_full_at = 0
+        self.requests = rule.token_bucket("requests")
+        self.append_bytes = rule.token_bucket("append_bytes")
 
     def is_full(self, now: int) -> bool:
-        return self.requests_full_at <= now and self.append_full_at <= now
+        buckets = (self.requests, self.append_bytes)
+        return all(bucket is None or bucket.full_at <= now for bucket in buckets)
 
 
 class Limits:
     """Counts what clients do, and rejects what exceeds a limit."""
 
-    def __init__(
-        self,
-        rules: LimitRules,
-        *,
-        waiters_max: int,
-        connections_max: int,
-        proxies: TrustedProxies | None = None,
-        path: Path | None = None,
-        clock: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        self.proxies = proxies or TrustedProxies()
-        self.waiters = FairShare(waiters_max)
-        self.connections = FairShare(connections_max)
-        self.quotas = Quotas(rules, clock)
-        self._rules = rules
-        self._path = path
-        self._clock = clock
-        self._accounts: Accounts[_Account] = Accounts()
-
-    @classmethod
-    def load(cls, path: Path | None, settings: Settings) -> "Limits":
+    def __init__(self, settings: Settings, *, clock: Callable[[], int] = time.monotonic_ns) -> None:
         """
         Read the limits file, if there is one.
 
@@ -82,13 +55,14 @@ class Limits:
             LimitsFileInvalid: The file cannot be used.
             ProxiesInvalid: `--trusted-proxies` is invalid.
         """
-        return cls(
-            NO_LIMITS if path is None else load_rules(path),
-            waiters_max=settings.waiters_max,
-            connections_max=settings.connections_max,
-            proxies=TrustedProxies.parse(settings.trusted_proxies),
-            path=path,
-        )
+        self.proxies = TrustedProxies(settings.trusted_proxies)
+        self.waiters = FairShare(settings.waiters_max)
+        self.connections = FairShare(settings.connections_max)
+        self._path = Path(settings.limits) if settings.limits else None
+        self._rules = NO_LIMITS if self._path is None else load_rules(self._path)
+        self.quotas = Quotas(self._rules, clock)
+        self._clock = clock
+        self._accounts = Accounts(lambda name: _Account(self._rules.for_client(name)), clock)
 
     def reload(self) -> None:
         """
@@ -105,55 +79,31 @@ class Limits:
 
     # -- rates -------------------------------------------------------------------------------
 
-    def count_request(self, client: str) -> None:
+    def count_request(self, client: str, *, check_only: bool = False) -> None:
         """
-        Count a request.
+        Count a request, unless `check_only`.
 
         Raises:
             RequestRateExceeded: The client exceeds its rate.
         """
-        account = self._accounts.get(client) or self._account(client)
-        if (rate := account.requests) is None:
+        account = self._accounts.get(client) or self._accounts.get_or_add(client_key(client))
+        if (bucket := account.requests) is None:
             return
-        account.requests_full_at, wait_ns = rate.take(account.requests_full_at, 1, self._clock())
-        if wait_ns:
+        if wait_ns := bucket.take(1, self._clock(), check_only=check_only):
             raise RequestRateExceeded(retry_after_s(wait_ns))
 
-    def count_append(self, client: str, size: int) -> None:
+    def count_append(self, client: str, size: int, *, check_only: bool = False) -> None:
         """
-        Count the bytes of an append or a snapshot, before they are stored.
+        Count the bytes of an append or a snapshot before they are stored, unless `check_only`.
 
         Raises:
             AppendRateExceeded: The client exceeds its rate.
         """
-        account = self._accounts.get(client) or self._account(client)
-        if (rate := account.append_bytes) is None or not size:
+        account = self._accounts.get(client) or self._accounts.get_or_add(client_key(client))
+        if (bucket := account.append_bytes) is None or not size:
             return
-        account.append_full_at, wait_ns = rate.take(account.append_full_at, size, self._clock())
-        if wait_ns:
+        if wait_ns := bucket.take(size, self._clock(), check_only=check_only):
             raise AppendRateExceeded(retry_after_s(wait_ns))
-
-    def check_request(self, client: str) -> None:
-        """As `count_request`, without counting."""
-        account = self._account(client)
-        full_at = account.requests_full_at
-        self.count_request(client)
-        account.requests_full_at = full_at
-
-    def check_append(self, client: str, size: int) -> None:
-        """As `count_append`, without counting."""
-        account = self._account(client)
-        full_at = account.append_full_at
-        self.count_append(client, size)
-        account.append_full_at = full_at
-
-    def _account(self, client: str) -> _Account:
-        name = client_key(client)
-        account = self._accounts.get(name)
-        if account is None:
-            account = _Account(self._rules.for_client(name))
-            self._accounts.add(name, account, self._clock())
-        return account
 
     # -- waiting readers and connections -----------------------------------------------------
 
@@ -166,10 +116,10 @@ class Limits:
             TooManyWaiters: The client has its share, or the server has reached its maximum.
         """
         name = client_key(client)
-        denial = self.waiters.join(name, self._rules.for_client(name).waiters_max)
-        if denial is Denial.OWN:
+        own_max = self._rules.for_client(name).waiters_max
+        if own_max is not None and self.waiters.held(name) >= own_max:
             raise ClientWaitersExceeded(_WAITER_RETRY_S)
-        if denial is not None:
+        if not self.waiters.join(name):
             raise TooManyWaiters
 
     def leave(self, client: str) -> None:
@@ -180,9 +130,9 @@ class Limits:
         """Count a connection from an address; false if it must be rejected."""
         if address in self.proxies:
             # A proxy opens the connections of all its clients; their requests are counted apart.
-            return self.connections.join(address, exempt=True) is None
+            return self.connections.join(address, exempt=True)
         name = client_key(address)
-        return self.connections.join(name, self._rules.for_client(name).connections_max) is None
+        return self.connections.join(name, self._rules.for_client(name).connections_max)
 
     def disconnect(self, address: str) -> None:
         """A counted connection is closed."""

@@ -27,12 +27,11 @@ from msgspec import Meta
 
 from tailrace.server.config import convert
 from tailrace.server.guard.forwarded import Network, parse_network
-from tailrace.server.guard.limits.rate import Rate
+from tailrace.server.guard.limits.token_bucket import TokenBucket
 from tailrace.server.settings import SettingsError
 
 __all__ = [
     "NO_LIMITS", "BucketRule", "ClientRule", "LimitRules", "LimitsFileInvalid", "load_rules",
-    "rate_of",
 ]  # fmt: skip
 
 _NUMBER_MAX: Final = 1 << 53
@@ -48,12 +47,22 @@ class LimitsFileInvalid(SettingsError):
 class _Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of the file."""
 
+    def token_bucket(self, name: str) -> TokenBucket | None:
+        """A new token bucket for the rate `name`, if the rule limits that."""
+        per_s = getattr(self, f"{name}_per_s")
+        return None if per_s is None else TokenBucket(per_s, getattr(self, f"{name}_burst"))
+
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             if name.endswith("_burst") and getattr(self, name) is not None:
                 rate = name.removesuffix("burst") + "per_s"
                 if getattr(self, rate) is None:
                     raise ValueError(f"{name} has no effect without {rate}")
+        match = getattr(self, "match", "*")
+        if not match:
+            raise ValueError("match is empty: name a client or bucket")
+        if "*" in match[:-1]:
+            raise ValueError(f"match = {match!r}: '*' is only allowed at the end")
 
 
 class ClientRule(_Rule, frozen=True, kw_only=True):
@@ -74,7 +83,6 @@ class ClientException(ClientRule, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_pattern(self.match)
         if (
             _network(self.match) is None
             and self.match != "*"
@@ -94,10 +102,6 @@ class BucketRule(_Rule, frozen=True, kw_only=True):
     streams_max: _Natural | None = None
     messages_per_s: _PerSecond | None = None
     messages_burst: _Positive | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_pattern(self.match)
 
 
 class LimitRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,18 +139,6 @@ def load_rules(path: Path) -> LimitRules:
         return convert(tomllib.loads(path.read_text()), LimitRules)
     except (OSError, ValueError) as error:
         raise LimitsFileInvalid(f"{path}: {error}") from None
-
-
-def rate_of(per_s: float | None, burst: int | None) -> Rate | None:
-    """The rate of a rule, if it has one."""
-    return None if per_s is None else Rate.of(per_s, burst)
-
-
-def _check_pattern(match: str) -> None:
-    if not match:
-        raise ValueError("match is empty: name a client or bucket")
-    if "*" in match[:-1]:
-        raise ValueError(f"match = {match!r}: '*' is only allowed at the end")
 
 
 def _matches(pattern: str, name: str) -> bool:

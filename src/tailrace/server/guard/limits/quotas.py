@@ -9,24 +9,23 @@ from tailrace.server.guard.limits.errors import (
     BucketRateExceeded,
     BucketStreamsExceeded,
 )
-from tailrace.server.guard.limits.limits_file import BucketRule, LimitRules, rate_of
-from tailrace.server.guard.limits.rate import retry_after_s
+from tailrace.server.guard.limits.limits_file import BucketRule, LimitRules
+from tailrace.server.guard.limits.token_bucket import retry_after_s
 
 __all__ = ["Quotas"]
 
 
 class _Account:
-    """A bucket's rule, and the state of its message rate."""
+    """A bucket's rule, and the token bucket of its messages."""
 
-    __slots__ = ("full_at", "messages", "rule")
+    __slots__ = ("messages", "rule")
 
     def __init__(self, rule: BucketRule | None) -> None:
         self.rule = rule
-        self.messages = rate_of(rule.messages_per_s, rule.messages_burst) if rule else None
-        self.full_at = 0
+        self.messages = None if rule is None else rule.token_bucket("messages")
 
     def is_full(self, now: int) -> bool:
-        return self.full_at <= now
+        return self.messages is None or self.messages.full_at <= now
 
 
 class Quotas:
@@ -35,7 +34,7 @@ class Quotas:
     def __init__(self, rules: LimitRules, clock: Callable[[], int]) -> None:
         self._rules = rules
         self._clock = clock
-        self._accounts: Accounts[_Account] = Accounts()
+        self._accounts = Accounts(lambda name: _Account(self._rules.for_bucket(name)), clock)
 
     def __bool__(self) -> bool:
         """Whether there are any; if not, the engine skips the check."""
@@ -54,10 +53,7 @@ class Quotas:
             BucketBytesExceeded, BucketStreamsExceeded, BucketRateExceeded: It may not.
         """
         name = bucket.decode()
-        account = self._accounts.get(name)
-        if account is None:
-            account = _Account(self._rules.for_bucket(name))
-            self._accounts.add(name, account, self._clock())
+        account = self._accounts.get(name) or self._accounts.get_or_add(name)
         if (rule := account.rule) is None:
             return
         streams_max, bytes_max = rule.streams_max, rule.bytes_max
@@ -66,8 +62,6 @@ class Quotas:
         if growth.bytes > 0 and bytes_max is not None and state.bytes + growth.bytes > bytes_max:
             raise BucketBytesExceeded(state.bytes, bytes_max)
         if growth.messages and account.messages is not None:
-            account.full_at, wait_ns = account.messages.take(
-                account.full_at, growth.messages, self._clock()
-            )
+            wait_ns = account.messages.take(growth.messages, self._clock())
             if wait_ns:
                 raise BucketRateExceeded(retry_after_s(wait_ns))

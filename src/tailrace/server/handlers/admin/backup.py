@@ -12,11 +12,11 @@ client does not read.
 import asyncio
 import errno
 import hashlib
-import os
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -29,7 +29,7 @@ from tailrace.engine.errors import DiskFull
 from tailrace.server import headers as h
 from tailrace.server.errors import BackupFailed, BackupRunning, BackupUnsupported
 from tailrace.server.message import Request, Response
-from tailrace.server.streaming_body import StreamingBody
+from tailrace.server.streaming_body import streaming_response
 
 __all__ = ["BackupHandler"]
 
@@ -68,22 +68,20 @@ class BackupHandler:
         job = _Job(self._engine, copy, self._ended)
         try:
             await job.take()
-        except OSError as error:
+        except BaseException as error:
             job.end()
+            if not isinstance(error, OSError):
+                raise
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise DiskFull from error
             log.error("backup failed", error=str(error))
             raise BackupFailed from error
-        except BaseException:
-            job.end()
-            raise
         headers = [
             (h.CONTENT_TYPE, b"application/x-tar"),
             (b"Content-Disposition", b'attachment; filename="tailrace-backup.tar"'),
             h.NO_STORE,
         ]
-        body = StreamingBody(job.pieces(), job.end)
-        return Response(200, headers, live=body, length=job.size)
+        return streaming_response(headers, job.pieces(), job.end, length=job.size)
 
     def _ended(self) -> None:
         self._running = False
@@ -148,7 +146,7 @@ class _Job:
             for start in range(0, file.size, PIECE_BYTES):
                 if self._aborted:
                     raise DiskFull
-                yield await self._in_thread(partial(_read_at, file, start, check.update))
+                yield await self._in_thread(partial(_read_at, file, start, check))
             yield backup_format.padding(file.size)
             sums.append((name, check.hexdigest()))
         yield self._member(backup_format.SUMS, backup_format.sums_text(sums)) + backup_format.END
@@ -187,16 +185,14 @@ class _Job:
             self._loop.call_soon_threadsafe(work)
 
 
-def _read_at(file: CopiedFile, start: int, update: Callable[[bytes], None]) -> bytes:
-    """Read a piece of a file, and add it to a checksum."""
+def _read_at(file: CopiedFile, start: int, check: "hashlib._Hash") -> bytes:
+    """Read a piece of a file, and add it to the file's checksum."""
     size = min(PIECE_BYTES, file.size - start)
     # The file is not kept open: the space of an aborted backup must be freed at once.
-    number = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        piece = os.pread(number, size, start)
-    finally:
-        os.close(number)
+    with Path(file.path).open("rb") as opened:
+        opened.seek(start)
+        piece = opened.read(size)
     if len(piece) != size:
         raise OSError(errno.EIO, f"{file.name} has become shorter")
-    update(piece)
+    check.update(piece)
     return piece

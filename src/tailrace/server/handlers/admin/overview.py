@@ -23,7 +23,12 @@ from tailrace.protocol.producer import Producers
 from tailrace.protocol.state import StreamState
 from tailrace.server.errors import RequestInvalid
 from tailrace.server.guard.access import Operation, Principal
-from tailrace.server.handlers.buckets import json_response, listed_stream, parse_limit
+from tailrace.server.handlers.buckets import (
+    json_response,
+    listed_stream,
+    listing_with_cursor,
+    parse_limit,
+)
 from tailrace.server.handlers.bulk.stream_reference import StreamReference
 from tailrace.server.message import Request, Response
 from tailrace.server.routing.query import parse_query
@@ -35,8 +40,6 @@ OVERVIEW_QUERY: Final = ("prefix", "after", "limit")
 ABOUT_QUERY: Final = ("bucket", "stream", "path", "after", "limit")
 """The parameters of `/-/about`; the last two page through the producers."""
 _READ: Final = Operation.READ
-_PRODUCERS_INLINE_MAX: Final = 1000
-"""Sorting more than this takes milliseconds: a thread does it."""
 
 
 class OverviewHandlers:
@@ -47,9 +50,7 @@ class OverviewHandlers:
 
     async def buckets(self, request: Request) -> Response:
         """Buckets that the principal may see, ordered by id."""
-        query = parse_query(request.query, OVERVIEW_QUERY)
-        prefix, after = query.get("prefix", ""), query.get("after", "")
-        limit = parse_limit(query.get("limit"))
+        prefix, after, limit = _paging(request)
         page = await self._engine.listing.all(
             _visible(request.principal, prefix.encode()), after.encode(), limit
         )
@@ -59,22 +60,13 @@ class OverviewHandlers:
             "next_cursor": page.buckets[-1][0].decode() if page.buckets else None,
             "has_more": page.has_more,
         }
-        return await json_response(request, msgspec.json.encode(content))
+        return await json_response(request, content)
 
     async def paths(self, request: Request) -> Response:
         """Streams of the base surface that the principal may read, in the form of X§1.4."""
-        query = parse_query(request.query, OVERVIEW_QUERY)
-        prefix, after = query.get("prefix", ""), query.get("after", "")
-        limit = parse_limit(query.get("limit"))
+        prefix, after, limit = _paging(request)
         page = await self._readable(request.principal, prefix.encode(), after.encode(), limit)
-        content = {
-            "prefix": prefix,
-            "stream_count": len(page.streams),
-            "streams": [listed_stream(*item) for item in page.streams],
-            "next_cursor": page.streams[-1].stream_id.decode() if page.streams else None,
-            "has_more": page.has_more,
-        }
-        return await json_response(request, msgspec.json.encode(content))
+        return await json_response(request, listing_with_cursor(prefix, page))
 
     async def _readable(
         self, principal: Principal | None, prefix: bytes, after: bytes, limit: int
@@ -98,12 +90,16 @@ class OverviewHandlers:
         """Everything about one stream."""
         query = parse_query(request.query, ABOUT_QUERY)
         limit = parse_limit(query.get("limit"))
-        stream = self._engine.find(_stream_reference(query).readable_key(request.principal))
+        try:
+            key = msgspec.convert(query, StreamReference).readable_key(request.principal)
+        except RequestInvalid as refusal:
+            raise QueryInvalid("path", refusal.detail) from None
+        stream = self._engine.find(key)
         state = stream.durable
         assert state is not None
         content = self._facts(stream, state)
         content |= await _producers(state.producers, query.get("after", ""), limit)
-        return await json_response(request, msgspec.json.encode(content))
+        return await json_response(request, content)
 
     def _facts(self, stream: StreamEntry, state: StreamState) -> dict[str, object]:
         bucket, _, name = stream.key.partition(b"\0")
@@ -126,16 +122,10 @@ class OverviewHandlers:
         }
 
 
-def _stream_reference(query: dict[str, str]) -> StreamReference:
-    """The stream of the query; raises QueryInvalid unless it is named in exactly one form."""
-    reference = StreamReference(
-        bucket=query.get("bucket"), stream=query.get("stream"), path=query.get("path")
-    )
-    try:
-        reference.key()
-    except RequestInvalid as refusal:
-        raise QueryInvalid("path", refusal.detail) from None
-    return reference
+def _paging(request: Request) -> tuple[str, str, int]:
+    """The parameters `prefix`, `after` and `limit`."""
+    query = parse_query(request.query, OVERVIEW_QUERY)
+    return query.get("prefix", ""), query.get("after", ""), parse_limit(query.get("limit"))
 
 
 def _bucket(key: bytes, state: BucketState, principal: Principal | None) -> dict[str, object]:
@@ -174,11 +164,8 @@ async def _producers(producers: Producers, after: str, limit: int) -> dict[str, 
             for name, state in nsmallest(limit + 1, later)
         ]
 
-    if len(producers) <= _PRODUCERS_INLINE_MAX:
-        found = page()
-    else:
-        # The map is immutable, so that a thread may read it.
-        found = await asyncio.get_running_loop().run_in_executor(None, page)
+    # Sorting many takes milliseconds. The map is immutable, so that a thread may read it.
+    found = await asyncio.to_thread(page)
     shown = found[:limit]
     return {
         "producer_count": len(producers),

@@ -93,6 +93,11 @@ class RowColumns:
         self._tokens: Any = None
 
     def column(self, name: str) -> Any:
+        if name in ("bucket", "stream", "content_type"):
+            return self._texts([getattr(item, name) for item in self._rows.sources], self._counts)
+        if name in ("status", "detail"):
+            # Only rows that end a range have them.
+            return pa.nulls(self._count, pa.utf8())
         made: Any = getattr(self, "_" + name)()
         return made
 
@@ -112,15 +117,6 @@ class RowColumns:
         indexes = [source.range for source in self._rows.sources]
         return pa.array(self._repeated(indexes, np.int32))
 
-    def _bucket(self) -> Any:
-        return self._texts([source.bucket for source in self._rows.sources], self._counts)
-
-    def _stream(self) -> Any:
-        return self._texts([source.stream for source in self._rows.sources], self._counts)
-
-    def _content_type(self) -> Any:
-        return self._texts([source.content_type for source in self._rows.sources], self._counts)
-
     def _producer(self) -> Any:
         return self._texts(self._rows.producers, np.array(self._rows.record_counts))
 
@@ -128,16 +124,7 @@ class RowColumns:
         times = np.repeat(np.array(self._rows.times, np.int64), self._rows.record_counts)
         return pa.array(times).view(TYPES["time"])
 
-    def _status(self) -> Any:
-        return pa.nulls(self._count, pa.utf8())
-
-    def _detail(self) -> Any:
-        return pa.nulls(self._count, pa.utf8())
-
     def _message(self) -> Any:
-        if self._runs == 1:
-            first = self._rows.starts[0].message
-            return pa.array(np.arange(first, first + self._count, dtype=np.int64))
         # The first message of each run, less the number of rows before it.
         before = np.cumsum(self._counts) - self._counts
         firsts = np.array([start.message for start in self._rows.starts]) - before

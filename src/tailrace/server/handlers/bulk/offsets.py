@@ -34,7 +34,7 @@ class _Place(StreamReference, kw_only=True):
 
     def search(self) -> tuple[Callable[[Store, StreamState, int], Offset], int]:
         """Return the search function and its argument."""
-        asked = [
+        given = [
             (find, value)
             for find, value in (
                 (find_message, self.message),
@@ -43,9 +43,9 @@ class _Place(StreamReference, kw_only=True):
             )
             if value is not None
         ]
-        if len(asked) != 1:
+        if len(given) != 1:
             raise RequestInvalid("a place has one of message, byte and time")
-        return asked[0]
+        return given[0]
 
 
 class _Request(msgspec.Struct):
@@ -63,13 +63,13 @@ class OffsetsHandler:
 
     async def find(self, request: Request) -> Response:
         """Return an offset, or an error, for each place."""
-        asked = decode_body(request, _decode)
-        if len(asked.places) > PLACES_MAX:
+        places = decode_body(request, _decode).places
+        if len(places) > PLACES_MAX:
             raise RequestInvalid(f"a request may have {PLACES_MAX} places at most")
         found = []
         loop = asyncio.get_running_loop()
         until = loop.time() + TURN_S
-        for place in asked.places:
+        for place in places:
             found.append(self._find(place, request.principal))
             if loop.time() > until:
                 await asyncio.sleep(0)
@@ -89,5 +89,4 @@ class OffsetsHandler:
             }
         except Refusal as refusal:
             detail = refusal.detail.encode("utf-8", "replace").decode()
-            error = {"status": refusal.status, "code": refusal.code, "detail": detail}
-            return {"error": error}
+            return {"error": {"status": refusal.status, "code": refusal.code, "detail": detail}}

@@ -16,6 +16,7 @@ refused, one by one.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -34,10 +35,10 @@ from tailrace.server.errors import ArrowMissing, RequestInvalid
 from tailrace.server.guard.access import Access, Principal
 from tailrace.server.guard.access.errors import CredentialsRefused
 from tailrace.server.handlers.bulk.stream_reference import Source, StreamReference, decode_body
-from tailrace.server.handlers.reads import Where
+from tailrace.server.handlers.reads import ReadPosition
 from tailrace.server.message import Request, Response
 from tailrace.server.problem import problem
-from tailrace.server.streaming_body import StreamingBody, compressed
+from tailrace.server.streaming_body import streaming_response
 
 if TYPE_CHECKING:
     from tailrace.server.handlers.bulk.arrow import RowBatches
@@ -92,28 +93,24 @@ class RowsHandler:
 
     async def read(self, request: Request) -> Response:
         """Return the head of the response, and the source of its body."""
-        asked = decode_body(request, _decode)
-        if len(asked.ranges) > RANGES_MAX:
+        query = decode_body(request, _decode)
+        if len(query.ranges) > RANGES_MAX:
             raise RequestInvalid(f"a request may have {RANGES_MAX} ranges at most")
-        if not 1 <= asked.bytes_max <= BYTES_MAX:
+        if not 1 <= query.bytes_max <= BYTES_MAX:
             raise RequestInvalid(f"bytes_max must be from 1 to {BYTES_MAX}")
-        columns = _columns(asked.columns)
+        columns = _columns(query.columns)
         if self._row_batches is None:
             # In a thread: the import takes a third of a second, once.
             self._row_batches = await asyncio.to_thread(_import_batches)
         batches = self._row_batches(columns)
-        body = _Body(self._engine, asked, batches, request.principal, self._access)
+        body = _Body(self._engine, query, batches, request.principal, self._access)
         headers = [
             (h.CONTENT_TYPE, b"application/vnd.apache.arrow.stream"),
             h.NO_STORE,
             (b"Vary", b"Accept-Encoding"),
         ]
         coding = negotiate(request.headers.get(b"accept-encoding", b""))
-        pieces = body.pieces()
-        if coding is not None:
-            headers.append((b"Content-Encoding", coding.encode()))
-            pieces = compressed(pieces, coding)
-        return Response(200, headers, live=StreamingBody(pieces, body.release))
+        return streaming_response(headers, body.pieces(), body.release, coding)
 
 
 def _import_batches() -> "type[RowBatches]":
@@ -125,8 +122,8 @@ def _import_batches() -> "type[RowBatches]":
     return RowBatches
 
 
-def _columns(asked: Sequence[str] | None) -> list[str]:
-    columns = _DEFAULT_COLUMNS if asked is None else asked
+def _columns(requested: Sequence[str] | None) -> list[str]:
+    columns = _DEFAULT_COLUMNS if requested is None else requested
     for name in columns:
         if name not in _DEFAULT_COLUMNS and name not in _OPTIONAL_COLUMNS:
             known = ", ".join((*_DEFAULT_COLUMNS, *_OPTIONAL_COLUMNS))
@@ -142,7 +139,7 @@ class _Body:
     def __init__(
         self,
         engine: Engine,
-        asked: _Request,
+        query: _Request,
         batches: "RowBatches",
         principal: Principal | None,
         access: Access | None = None,
@@ -150,8 +147,8 @@ class _Body:
         self._engine = engine
         self._access = access
         self._principal = principal
-        self._ranges = asked.ranges
-        self._left = asked.bytes_max
+        self._ranges = query.ranges
+        self._left = query.bytes_max
         self._batches = batches
         self._index = 0
         self._reading: _Reading | None = None
@@ -190,7 +187,10 @@ class _Body:
 
     def _step(self) -> None:
         """Read the next slice of the current range."""
-        self._check_principal()
+        access, principal = self._access, self._principal
+        if access is not None and principal is not None and not access.is_valid(principal):
+            # A slow peer may read for longer than its credentials are valid.
+            raise CredentialsRefused("the credentials of this request are no longer valid")
         if self._reading is None:
             self._reading = self._begin(self._ranges[self._index])
         reading = self._reading
@@ -210,28 +210,22 @@ class _Body:
         if reading.at == reading.until:
             self._end("end", None, reading.at.token())
 
-    def _check_principal(self) -> None:
-        """Check the credentials again: a slow peer may read for longer than they are valid."""
-        access, principal = self._access, self._principal
-        if access is not None and principal is not None and not access.is_valid(principal):
-            raise CredentialsRefused("the credentials of this request are no longer valid")
-
-    def _begin(self, asked: _Range) -> "_Reading":
+    def _begin(self, requested: _Range) -> "_Reading":
         """Find the stream of a range, as a read does."""
-        stream = self._engine.find(asked.readable_key(self._principal))
+        stream = self._engine.find(requested.readable_key(self._principal))
         state = stream.durable
         assert state is not None
         self._engine.touch(stream)
-        beginning = asked.start == BEGINNING
-        where = Where(START if beginning else parse_offset(asked.start), beginning)
-        where.check(state)
-        assert where.offset is not None
-        until = state.tail if asked.until is None else parse_offset(asked.until)
-        check_bounds(state, where.offset)
+        beginning = requested.start == BEGINNING
+        position = ReadPosition(START if beginning else parse_offset(requested.start), beginning)
+        position.check(state)
+        assert position.offset is not None
+        until = state.tail if requested.until is None else parse_offset(requested.until)
+        check_bounds(state, position.offset)
         locate(self._engine.store, state, until)
-        if until < where.offset:
+        if until < position.offset:
             raise QueryInvalid("until", "must not be before from")
-        return _Reading(asked.source(self._index, state), state, where.offset, until)
+        return _Reading(requested.source(self._index, state), state, position.offset, until)
 
     def _pin(self) -> None:
         """Keep what is being read in storage until the next turn."""
@@ -252,13 +246,11 @@ class _Body:
         self._end(refusal.code, problem(refusal).body.decode(), earliest)
 
 
+@dataclass(slots=True)
 class _Reading:
     """The progress of one range."""
 
-    __slots__ = ("at", "source", "state", "until")
-
-    def __init__(self, source: Source, state: StreamState, at: Offset, until: Offset) -> None:
-        self.source = source
-        self.state = state
-        self.at = at
-        self.until = until
+    source: Source
+    state: StreamState
+    at: Offset
+    until: Offset

@@ -8,8 +8,6 @@ import msgspec
 from tailrace.protocol.names import bucketed_stream_key
 from tailrace.server.errors import RequestInvalid
 from tailrace.server.guard.access import Operation, Principal
-from tailrace.server.guard.access.errors import Forbidden, Unauthenticated
-from tailrace.server.guard.access.principal import ANONYMOUS_ID
 from tailrace.server.message import Request
 from tailrace.server.routing.target import base_key
 
@@ -37,11 +35,8 @@ class StreamReference(msgspec.Struct, kw_only=True):
         """Return the storage key of a stream that a principal may read; None may read all."""
         key = self.key()
         if principal is not None and not principal.may(Operation.READ, key):
-            if principal.id == ANONYMOUS_ID:
-                # With credentials it may be allowed.
-                raise Unauthenticated
             name = self.path if self.path is not None else f"{self.bucket}/{self.stream}"
-            raise Forbidden(principal.id, Operation.READ.value, f"the stream {name[:200]}")
+            raise principal.refusal(Operation.READ, f"the stream {name[:200]}")
         return key
 
 

@@ -1,5 +1,5 @@
 """Counters of a server, shown at `/-/metrics`."""
 
-from tailrace.server.observability.metrics.metrics import Metrics, TracedMetrics, open_metrics
+from tailrace.server.observability.metrics.metrics import Metrics
 
-__all__ = ["Metrics", "TracedMetrics", "open_metrics"]
+__all__ = ["Metrics"]

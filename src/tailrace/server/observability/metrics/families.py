@@ -5,9 +5,9 @@ The metric families of the page, made from the counters of `Metrics` and of the 
 compares the two.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -16,12 +16,11 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
-from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from tailrace import __version__
 from tailrace.engine import errors as engine_errors
-from tailrace.engine.meters import OTHER, Histogram, Meters
+from tailrace.engine.meters import OTHER, Histogram
 from tailrace.protocol import errors as protocol_errors
 from tailrace.protocol.errors import Refusal
 from tailrace.server import errors as server_errors
@@ -31,9 +30,16 @@ from tailrace.server.guard.limits import errors as limits_errors
 if TYPE_CHECKING:
     from tailrace.server.observability.metrics.metrics import Metrics
 
-__all__ = ["HELP", "Families", "add_log"]
+__all__ = ["HELP", "add_log", "collect"]
 
 _ERRORS: Final = (protocol_errors, engine_errors, server_errors, access_errors, limits_errors)
+_CODES: Final = sorted(
+    value.code
+    for module in _ERRORS
+    for value in vars(module).values()
+    if isinstance(value, type) and issubclass(value, Refusal) and "code" in vars(value)
+)
+"""The codes of all refusals."""
 _STORED: Final = "tailrace_stored_bytes"
 HELP: Final = {
     "tailrace_build_info": "Version of tailrace, and its engine.",
@@ -63,83 +69,82 @@ HELP: Final = {
 }
 
 
-class Families(Collector):
-    """Makes the families of a scrape."""
+_LABELS: Final = {
+    "tailrace_requests_total": ("operation", "status"),
+    "tailrace_refused_total": ("code",),
+    "tailrace_read_bytes_total": ("operation",),
+    "tailrace_live_readers": ("kind",),
+    _STORED: ("kind",),
+    "tailrace_bucket_streams": ("bucket",),
+    "tailrace_bucket_bytes": ("bucket",),
+    "tailrace_bucket_appends_total": ("bucket",),
+}
 
-    def __init__(self, metrics: "Metrics") -> None:
-        self._metrics = metrics
-        self._codes = sorted(_codes())
 
-    def collect(self) -> Iterator[Metric]:
-        yield from self._answers()
-        yield from self._commits(self._metrics.engine.commit.meters)
-        yield from self._readers()
-        yield from self._storage()
-        yield from self._buckets(self._metrics.engine.commit.meters)
+def collect(metrics: "Metrics") -> Iterator[Metric]:
+    """The families of a scrape."""
+    build = InfoMetricFamily("tailrace_build", HELP["tailrace_build_info"])
+    build.add_metric((), {"version": __version__, "engine": metrics.settings.engine})
+    yield build
+    for name, value in _values(metrics).items():
+        if isinstance(value, Histogram):
+            yield _histogram(name, value)
+        elif value is not None:
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            labels = _LABELS.get(name, ())
+            family = kind(name, HELP[name], labels=labels)
+            for key, number in value.items() if labels else [((), value)]:
+                family.add_metric((key,) if isinstance(key, str) else key, number)
+            yield family
 
-    def _answers(self) -> Iterator[Metric]:
-        metrics = self._metrics
-        build = InfoMetricFamily("tailrace_build", HELP["tailrace_build_info"])
-        build.add_metric((), {"version": __version__, "engine": metrics.settings.engine})
-        yield build
-        requests = _counter("tailrace_requests_total", ("operation", "status"))
-        for (operation, status), count in sorted(metrics.requests.items()):
-            requests.add_metric((operation, str(status)), count)
-        yield requests
+
+def _values(metrics: "Metrics") -> dict[str, Any]:
+    """Each is a number, a histogram, or the numbers by label; None if the engine has none."""
+    engine, live = metrics.engine, metrics.live
+    meters, cache, store = engine.commit.meters, engine.stream_cache, engine.store
+    free = store.free_bytes()
+    block_cache = store.cache_lookups() or (None, None)
+    buckets = {
+        key.decode(): state
+        for key in meters.bucket_appends
+        if (state := engine.buckets.entry(key).durable) is not None
+    }
+    streams = {name: state.streams for name, state in buckets.items()}
+    sizes = {name: state.bytes for name, state in buckets.items()}
+    appends = {key.decode(): count for key, count in meters.bucket_appends.items()}
+    return {
+        "tailrace_requests_total": {
+            (operation, str(status)): count
+            for (operation, status), count in sorted(metrics.requests.items())
+        },
         # Every code, from zero on: Prometheus does not count the first increase otherwise.
-        refusals = {**dict.fromkeys(self._codes, 0), **metrics.refusals}
-        yield _counter("tailrace_refused_total", ("code",), refusals)
-        yield _histogram("tailrace_append_seconds", metrics.append_s)
-        read = {**metrics.read_bytes, "sse": metrics.live.sent_bytes}
-        yield _counter("tailrace_read_bytes_total", ("operation",), read)
-
-    def _commits(self, meters: Meters) -> Iterator[Metric]:
-        yield _counter("tailrace_appended_bytes_total", (), {"": meters.appended_bytes})
-        yield _counter("tailrace_appended_messages_total", (), {"": meters.appended_messages})
-        yield _counter("tailrace_commits_total", (), {"": meters.commits})
-        yield _histogram("tailrace_commit_batch_records", meters.commit_records)
-        yield _histogram("tailrace_commit_sync_seconds", meters.sync_s)
-        yield _counter("tailrace_reclaimed_bytes_total", (), {"": meters.reclaimed_bytes})
-
-    def _readers(self) -> Iterator[Metric]:
-        metrics = self._metrics
-        polls, sessions = metrics.live.count()
-        readers = {"long-poll": polls, "sse": sessions}
-        yield _gauge("tailrace_live_readers", ("kind",), readers)
-        yield _gauge("tailrace_connections", (), {"": metrics.connections()})
-        hot = metrics.engine.stream_cache
-        yield _gauge("tailrace_streams_hot", (), {"": len(hot)})
-        yield _counter("tailrace_stream_cache_hits_total", (), {"": hot.hits})
-        yield _counter("tailrace_stream_cache_misses_total", (), {"": hot.misses})
-
-    def _storage(self) -> Iterator[Metric]:
-        store = self._metrics.engine.store
-        yield _gauge(_STORED, ("kind",), store.sizes())
-        free = store.free_bytes()
-        if free is not None:
-            yield _gauge("tailrace_disk_free_bytes", (), {"": max(0, free)})
-        cache = store.cache_lookups()
-        if cache is not None:
-            yield _counter("tailrace_block_cache_hits_total", (), {"": cache[0]})
-            yield _counter("tailrace_block_cache_misses_total", (), {"": cache[1]})
-
-    def _buckets(self, meters: Meters) -> Iterator[Metric]:
-        """Buckets that are counted by name, and the total of all others."""
-        yield _gauge("tailrace_buckets", (), {"": meters.buckets})
-        streams: dict[str, int] = {}
-        sizes: dict[str, int] = {}
-        for key in meters.bucket_appends:
-            state = self._metrics.engine.buckets.entry(key).durable
-            if state is not None:
-                streams[key.decode()] = state.streams
-                sizes[key.decode()] = state.bytes
-        streams[OTHER] = meters.bucketed_streams - sum(streams.values())
-        sizes[OTHER] = meters.bucketed_bytes - sum(sizes.values())
-        appends = {key.decode(): count for key, count in meters.bucket_appends.items()}
-        appends[OTHER] = meters.other_appends
-        yield _gauge("tailrace_bucket_streams", ("bucket",), streams)
-        yield _gauge("tailrace_bucket_bytes", ("bucket",), sizes)
-        yield _counter("tailrace_bucket_appends_total", ("bucket",), appends)
+        "tailrace_refused_total": {**dict.fromkeys(_CODES, 0), **metrics.refusals},
+        "tailrace_append_seconds": metrics.append_s,
+        "tailrace_appended_bytes_total": meters.appended_bytes,
+        "tailrace_appended_messages_total": meters.appended_messages,
+        "tailrace_read_bytes_total": {**metrics.read_bytes, "sse": live.sent_bytes},
+        "tailrace_commits_total": meters.commits,
+        "tailrace_commit_batch_records": meters.commit_records,
+        "tailrace_commit_sync_seconds": meters.sync_s,
+        "tailrace_live_readers": dict(zip(("long-poll", "sse"), live.count(), strict=True)),
+        "tailrace_connections": metrics.connections(),
+        "tailrace_streams_hot": len(cache),
+        "tailrace_stream_cache_hits_total": cache.hits,
+        "tailrace_stream_cache_misses_total": cache.misses,
+        "tailrace_block_cache_hits_total": block_cache[0],
+        "tailrace_block_cache_misses_total": block_cache[1],
+        _STORED: store.sizes(),
+        "tailrace_reclaimed_bytes_total": meters.reclaimed_bytes,
+        "tailrace_disk_free_bytes": None if free is None else max(0, free),
+        "tailrace_buckets": meters.buckets,
+        # Buckets that are counted by name, and the total of all others.
+        "tailrace_bucket_streams": {
+            **streams,
+            OTHER: meters.bucketed_streams - sum(streams.values()),
+        },
+        "tailrace_bucket_bytes": {**sizes, OTHER: meters.bucketed_bytes - sum(sizes.values())},
+        "tailrace_bucket_appends_total": {**appends, OTHER: meters.other_appends},
+    }
 
 
 def add_log(families: Iterable[Metric], size: int | None) -> None:
@@ -147,32 +152,6 @@ def add_log(families: Iterable[Metric], size: int | None) -> None:
     for family in families:
         if family.name == _STORED and size is not None:
             family.add_sample(_STORED, {"kind": "log"}, size)
-
-
-def _codes() -> set[str]:
-    """The codes of all refusals."""
-    values = [value for module in _ERRORS for value in vars(module).values()]
-    return {
-        value.code
-        for value in values
-        if isinstance(value, type) and issubclass(value, Refusal) and "code" in vars(value)
-    } - {Refusal.code}
-
-
-def _counter(
-    name: str, labels: tuple[str, ...], values: Mapping[str, float] | None = None
-) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, HELP[name], labels=labels)
-    for label, value in (values or {}).items():
-        family.add_metric((label,) if labels else (), value)
-    return family
-
-
-def _gauge(name: str, labels: tuple[str, ...], values: Mapping[str, float]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, HELP[name], labels=labels)
-    for label, value in values.items():
-        family.add_metric((label,) if labels else (), value)
-    return family
 
 
 def _histogram(name: str, histogram: Histogram) -> HistogramMetricFamily:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tailrace.protocol.errors import Refusal
 from tailrace.server.errors import RequestTimeout, TooManyConnections
-from tailrace.server.message import BodySink, Frame, Response, Waiting
+from tailrace.server.message import BodySink, Frame, LiveBody, Response, Waiting
 from tailrace.server.problem import problem
 from tailrace.server.transports.wire.encode import CONTINUE, LAST_CHUNK, encode_head
 from tailrace.server.transports.wire.reader import ParsedRequest, RequestReader
@@ -50,7 +50,7 @@ class Connection(RequestReader, asyncio.Protocol):
         self._queue: deque[ParsedRequest] = deque()
         self._current: ParsedRequest | None = None
         self._waiting: Waiting | None = None
-        self._live: Response | None = None
+        self._live: LiveBody | None = None
         self._chunked = False
         self.blocked = False
         # Bytes that the client has not yet read, and since when they have not decreased.
@@ -93,18 +93,17 @@ class Connection(RequestReader, asyncio.Protocol):
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
-        if self._live is not None and self._live.live is not None:
-            self._live.live.cancel()
+        if self._live is not None:
+            self._live.cancel()
             self._live = None
         self._server.leave(self)
 
     def eof_received(self) -> bool:
         """A half-closed client still gets the response to its request, unless that is endless."""
         self._eof = True
-        if self._waiting is not None:
-            return not self._waiting.endless
-        if self._live is not None:
-            return self._live.live is not None and not self._live.live.endless
+        pending = self._waiting or self._live
+        if pending is not None:
+            return not pending.endless
         return self._current is not None or bool(self._queue)
 
     def pause_writing(self) -> None:
@@ -112,8 +111,8 @@ class Connection(RequestReader, asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.blocked = False
-        if self._live is not None and self._live.live is not None:
-            self._live.live.drained()
+        if self._live is not None:
+            self._live.drained()
         elif self._current is None:
             self._next()
 
@@ -177,24 +176,26 @@ class Connection(RequestReader, asyncio.Protocol):
     def _respond(self, response: Response) -> None:
         transport, parsed = self._transport, self._current
         if parsed is not None:
-            self._service.metrics.answered(parsed, response)
+            self._service.metrics.count_response(parsed, response)
         if transport is None or parsed is None:
             if response.live is not None:
                 response.live.cancel()
             return
         self._waiting = None
         close = parsed.close or self._server.draining or (self._eof and not self._queue)
-        self._chunked = chunked = (
-            response.live is not None and response.length is None and not parsed.http_1_0
-        )
-        if response.live is not None and response.length is None and parsed.http_1_0:
-            close = True
+        live = response.live
+        chunked = False
+        if live is not None and response.length is None:
+            # HTTP/1.0 has no chunks: the end of the connection is the end of the body.
+            chunked = not parsed.http_1_0
+            close = close or parsed.http_1_0
+        self._chunked = chunked
         parsed.close = close
         head = encode_head(response, head=parsed.method == "HEAD", close=close, chunked=chunked)
-        if response.live is not None:
-            self._live = response
+        if live is not None:
+            self._live = live
             transport.write(head)
-            response.live.start(self)
+            live.start(self)
             return
         if not response.body or parsed.method == "HEAD":
             transport.write(head)
@@ -269,7 +270,7 @@ class Connection(RequestReader, asyncio.Protocol):
         if transport is None:
             return
         self._refusal = refusal
-        self._service.metrics.refused(refusal.code)
+        self._service.metrics.count_refusal(refusal.code)
         response = problem(refusal)
         head = encode_head(response, head=False, close=True, chunked=False)
         transport.write(head + response.body)

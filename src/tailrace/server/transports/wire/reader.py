@@ -91,7 +91,7 @@ class RequestReader(ABC):
         self._pieces: list[bytes] | None = None
         # Many small pieces are joined from time to time: each costs more than its bytes.
         self._blocks: list[bytes] = []
-        # The request whose body is arriving, if the service was asked about it.
+        # The request whose body is arriving, if the service has checked its headers.
         self._begun: ParsedRequest | None = None
         # Takes that body, if it is not collected.
         self._sink: BodySink | None = None
@@ -233,7 +233,7 @@ class RequestReader(ABC):
                 self.expects_continue()
 
     def _find_sink(self) -> bool:
-        """Ask the service for a sink; false if the body need not be sent."""
+        """Get a sink from the service; false if the request is refused."""
         method = self._parser.get_method()
         if method != b"PUT" and not (self._guarded and self._is_large()):
             return True

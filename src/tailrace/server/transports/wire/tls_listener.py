@@ -10,7 +10,7 @@ Rule 2: each handshake uses the current certificate, which a reload may have rep
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -49,7 +49,10 @@ class TlsListener:
                 if self._sockets and not port:
                     # The free port of the first, for all of them.
                     address = (address[0], self._port(), *address[2:])
-                self._sockets.append(_bound(family, address, backlog))
+                # Of an IPv6 address, for IPv6 only: IPv4 has a socket of its own.
+                listening = socket.create_server(address, family=family, backlog=backlog)
+                listening.setblocking(False)
+                self._sockets.append(listening)
         except OSError:
             self.close()
             raise
@@ -108,18 +111,3 @@ class TlsListener:
         except (Exception, asyncio.CancelledError):
             # The handshake failed: the connection no longer counts.
             connection.connection_lost(None)
-
-
-def _bound(family: int, address: Any, backlog: int) -> socket.socket:
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listening.bind(address)
-        listening.listen(backlog)
-        listening.setblocking(False)
-    except BaseException:
-        listening.close()
-        raise
-    return listening

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.server.guard.limits.rate import Rate, retry_after_s
+from tailrace.server.guard.limits.token_bucket import TokenBucket, retry_after_s
 
 S = 1_000_000_000
 
@@ -25,13 +25,13 @@ def test_in_any_interval_at_most_the_rate_and_one_burst_pass(
     Method: arbitrary takes at arbitrary times. Between any two that passed, the sum is at most
     rate * time + burst, or + the largest take if that is larger than the burst.
     """
-    rate = Rate.of(per_s, burst)
-    per_s = rate.milli_per_s / 1000
-    full_at, now = 0, 10**15
+    bucket = TokenBucket(per_s, burst)
+    per_s = bucket.milli_per_s / 1000
+    now = 10**15
     passed: list[tuple[int, int]] = []
     for gap, count in takes:
         now += gap
-        full_at, wait_ns = rate.take(full_at, count, now)
+        wait_ns = bucket.take(count, now)
         if not wait_ns:
             passed.append((now, count))
     for first in range(len(passed)):
@@ -41,7 +41,7 @@ def test_in_any_interval_at_most_the_rate_and_one_burst_pass(
             elapsed_ns = at - passed[first][0]
             largest = max(burst, *(item[1] for item in passed[first:]), 0)
             # Exactly, in whole numbers of 0.001 units per second and of nanoseconds.
-            assert total * 1000 * S <= elapsed_ns * rate.milli_per_s + largest * 1000 * S
+            assert total * 1000 * S <= elapsed_ns * bucket.milli_per_s + largest * 1000 * S
 
 
 @given(per_s=PER_S, burst=BURSTS, takes=TAKES, count=st.integers(1, 10**9))
@@ -49,51 +49,50 @@ def test_a_client_that_waits_for_retry_after_passes(
     per_s: float, burst: int, takes: list[tuple[int, int]], count: int
 ) -> None:
     """Rules 2 and 3, for any takes before and any size."""
-    rate = Rate.of(per_s, burst)
-    full_at, now = 0, 10**15
+    bucket = TokenBucket(per_s, burst)
+    now = 10**15
     for gap, taken in takes:
         now += gap
-        full_at, _ = rate.take(full_at, taken, now)
-    _, wait_ns = rate.take(full_at, count, now)
-    assert rate.take(full_at, count, now + wait_ns)[1] == 0
-    assert rate.take(full_at, count, now + retry_after_s(wait_ns) * S)[1] == 0
+        bucket.take(taken, now)
+    wait_ns = bucket.take(count, now, check_only=True)
+    assert bucket.take(count, now + retry_after_s(wait_ns) * S, check_only=True) == 0
+    assert bucket.take(count, now + wait_ns) == 0
 
 
 @given(per_s=PER_S, burst=BURSTS, takes=TAKES, count=st.integers(1, 10**9))
-def test_a_refusal_takes_nothing(
+def test_a_refusal_or_a_check_takes_nothing(
     per_s: float, burst: int, takes: list[tuple[int, int]], count: int
 ) -> None:
     """Rejected requests do not prolong the wait."""
-    rate = Rate.of(per_s, burst)
-    full_at, now = 0, 10**15
+    bucket = TokenBucket(per_s, burst)
+    now = 10**15
     for gap, taken in takes:
         now += gap
-        full_at, _ = rate.take(full_at, taken, now)
-    after, wait_ns = rate.take(full_at, count, now)
-    assert wait_ns == 0 or after == full_at
+        bucket.take(taken, now)
+    before = bucket.full_at
+    wait_ns = bucket.take(count, now, check_only=True)
+    assert bucket.full_at == before
+    assert bucket.take(count, now) == wait_ns
+    assert wait_ns == 0 or bucket.full_at == before
 
 
 def test_the_default_burst_is_one_second_of_units() -> None:
-    assert Rate.of(7.5) == Rate.of(7.5, 7)
-    assert Rate.of(0.5) == Rate.of(0.5, 1)
+    assert TokenBucket(7.5).burst_ns == TokenBucket(7.5, 7).burst_ns
+    assert TokenBucket(0.5).burst_ns == TokenBucket(0.5, 1).burst_ns
 
 
 def test_a_burst_passes_at_once_and_then_single_units() -> None:
-    rate = Rate.of(2, 3)
-    full_at, waits = 0, []
-    for now in [0, 0, 0, 0, S // 2 - 1, S // 2, S // 2, S]:
-        full_at, wait_ns = rate.take(full_at, 1, now)
-        waits.append(wait_ns)
-    assert waits == [0, 0, 0, S // 2, 1, 0, S // 2, 0]
+    bucket = TokenBucket(2, 3)
+    times = [0, 0, 0, 0, S // 2 - 1, S // 2, S // 2, S]
+    assert [bucket.take(1, now) for now in times] == [0, 0, 0, S // 2, 1, 0, S // 2, 0]
 
 
 def test_a_take_larger_than_the_burst_passes_and_leaves_a_debt() -> None:
     """100 at a rate of 10 and a burst of 20: a debt of 80, so 8 s, and 0.1 s for the next one."""
-    rate = Rate.of(10, 20)
-    full_at, wait_ns = rate.take(0, 100, 5 * S)
-    assert wait_ns == 0
-    assert rate.take(full_at, 1, 5 * S) == (full_at, 8_100_000_000)
-    assert rate.take(full_at, 100, 5 * S) == (full_at, 10 * S)
+    bucket = TokenBucket(10, 20)
+    assert bucket.take(100, 5 * S) == 0
+    assert bucket.take(1, 5 * S) == 8_100_000_000
+    assert bucket.take(100, 5 * S) == 10 * S
 
 
 def test_retry_after_is_a_whole_second_at_least() -> None:

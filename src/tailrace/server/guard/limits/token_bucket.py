@@ -16,9 +16,9 @@ Rule 3: a client that waits for the time of `Retry-After` passes, unless another
 client came first.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
-__all__ = ["Rate", "retry_after_s"]
+__all__ = ["TokenBucket", "retry_after_s"]
 
 _S: Final = 1_000_000_000
 _MILLI: Final = 1000
@@ -26,35 +26,35 @@ _UNIT: Final = _S * _MILLI
 """The refill time of one unit at a rate of 0.001 per second, in nanoseconds."""
 
 
-class Rate(NamedTuple):
+class TokenBucket:
     """Units per second, and a burst. Times are nanoseconds of a monotonic clock."""
 
-    milli_per_s: int
-    burst_ns: int
-    """The time in which an empty bucket becomes full."""
+    __slots__ = ("burst_ns", "full_at", "milli_per_s")
 
-    @classmethod
-    def of(cls, per_s: float, burst: int | None = None) -> "Rate":
+    def __init__(self, per_s: float, burst: int | None = None) -> None:
         """At least 0.001 units per second. The default burst is one second of units, at least 1."""
-        milli_per_s = max(1, round(per_s * _MILLI))
+        self.milli_per_s = max(1, round(per_s * _MILLI))
         burst = max(1, int(per_s)) if burst is None else burst
-        return cls(milli_per_s, burst * _UNIT // milli_per_s)
+        # The time in which an empty bucket becomes full.
+        self.burst_ns = burst * _UNIT // self.milli_per_s
+        self.full_at = 0
 
-    def take(self, full_at: int, count: int, now: int) -> tuple[int, int]:
+    def take(self, count: int, now: int, *, check_only: bool = False) -> int:
         """
-        Take `count` units from a bucket that will be full at `full_at`.
+        Take `count` units and return 0, or return the time to wait until they can be taken.
 
-        Returns the new `full_at` and 0. If the bucket holds too few, returns the old `full_at` and
-        the time to wait.
+        `check_only`: take nothing.
         """
-        milli_per_s, burst_ns = self
-        refill_ns = -(-count * _UNIT // milli_per_s)
+        burst_ns, full_at = self.burst_ns, self.full_at
+        refill_ns = -(-count * _UNIT // self.milli_per_s)
         start = full_at if full_at > now else now
         # A request larger than the burst needs a full bucket, and no more.
         wait_ns = start - now - (burst_ns - refill_ns if refill_ns < burst_ns else 0)
         if wait_ns > 0:
-            return full_at, wait_ns
-        return start + refill_ns, 0
+            return wait_ns
+        if not check_only:
+            self.full_at = start + refill_ns
+        return 0
 
 
 def retry_after_s(wait_ns: int) -> int:
