@@ -1,4 +1,4 @@
-"""X§3: bootstrap, a snapshot and every message after it, as one `multipart/mixed` answer."""
+"""X§3: bootstrap returns a snapshot and all later messages as one `multipart/mixed` response."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NOISE = random.Random("bootstrap").randbytes(3 * MIB + 7)
     ["live=sse", "live=long-poll", "live=false", "live=", "live", "live=x", "x=1&%6Cive=sse"],
 )
 def test_any_live_parameter_is_400(api: Api, query: str, method: str) -> None:
-    """X§3.3: bootstrap is one-shot; whatever the value, and also without one."""
+    """X§3.3: bootstrap is not live: the parameter is rejected with any value or none."""
     path = new_stream(api, TEXT, b"abc")
     answer = api.request(method, f"{path}/bootstrap?{query}")
     if method == "GET":
@@ -60,8 +60,8 @@ def test_any_live_parameter_is_400(api: Api, query: str, method: str) -> None:
     "query",
     ["x=1", "offset=-1", "cursor=5&x", "live2=sse", "", "offset=&offset=", "cursor=%FF"],
 )
-def test_bootstrap_has_no_parameters_of_its_own(api: Api, query: str) -> None:
-    """§9.1: others are ignored, and so are those of ordinary reads, however they are spelled."""
+def test_bootstrap_ignores_other_parameters(api: Api, query: str) -> None:
+    """§9.1: unknown ones, and those of ordinary reads, valid or not."""
     path = new_stream(api, TEXT, b"abc")
     assert taken_apart(api.get(f"{path}/bootstrap?{query}")).messages == [b"abc"]
 
@@ -77,8 +77,8 @@ def test_bootstrap_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
 # -- X§3.2: response -------------------------------------------------------------------------------
 
 
-def test_the_exact_answer(api: Api) -> None:
-    """Headers and body, byte by byte."""
+def test_the_exact_response(api: Api) -> None:
+    """All headers, and the bytes of the body."""
     path = new_stream(api, JSON, b'{"op":"set"}', b'[{"op": "insert"},3]')
     publish(api, path, offset(1, 13), b"<snapshot-bytes>", "text/x-state")
     answer = api.get(f"{path}/bootstrap")
@@ -101,8 +101,8 @@ def test_the_exact_answer(api: Api) -> None:
 
 
 @pytest.mark.parametrize("content_type", [TEXT, JSON])
-def test_without_a_snapshot_there_is_an_empty_first_part(api: Api, content_type: str) -> None:
-    """Of type application/octet-stream; the offset is -1; updates begin at the beginning."""
+def test_without_a_snapshot_the_first_part_is_empty(api: Api, content_type: str) -> None:
+    """Its type is application/octet-stream, the offset is -1, and all messages follow."""
     path = new_stream(api, content_type, b"1", b"2")
     found = bootstrap(api, path)
     assert found.snapshot == Part(OCTETS, b"")
@@ -119,8 +119,8 @@ def test_an_empty_stream_has_one_empty_part(api: Api, content_type: str) -> None
     assert (found.snapshot_offset, found.next_offset, found.up_to_date) == ("-1", START, True)
 
 
-def test_an_empty_snapshot_is_not_the_same_as_none(api: Api) -> None:
-    """Its part is as empty, but has its type and its offset."""
+def test_an_empty_snapshot_differs_from_no_snapshot(api: Api) -> None:
+    """Its part is empty too, but has the snapshot's type and offset."""
     path = new_stream(api, TEXT, b"abc")
     publish(api, path, offset(1, 3), b"", "text/x-nothing")
     found = bootstrap(api, path)
@@ -139,7 +139,7 @@ def test_the_first_part_is_the_raw_snapshot_with_its_type(api: Api, size: int) -
 
 @pytest.mark.parametrize("content_type", ["Text/Plain; Charset=utf-8", "image/png", "a/b;c"])
 def test_each_update_has_the_content_type_of_the_stream(api: Api, content_type: str) -> None:
-    """Exactly as the stream was created with."""
+    """With the exact spelling of the create."""
     path = new_stream(api, content_type, b"one", b"two", b"three")
     publish(api, path, offset(1, 3), b"state", JSON)
     found = bootstrap(api, path)
@@ -148,14 +148,14 @@ def test_each_update_has_the_content_type_of_the_stream(api: Api, content_type: 
 
 
 def test_each_update_is_exactly_one_message(api: Api) -> None:
-    """One append is one part, whatever is in it and whatever frames it may look like."""
+    """One append is one part, even if its content looks like a delimiter."""
     messages = [b"[1,2,3]", b"\0", b"\r\n", b"a\nb", b"--", b"{", b"x" * 70_000, b"\xff\xfe"]
     path = new_stream(api, OCTETS, *messages)
     assert bootstrap(api, path).messages == messages
 
 
 def test_each_update_of_a_json_stream_is_one_element(api: Api) -> None:
-    """As it was sent, white space inside and numbers and escapes untouched; batches taken apart."""
+    """White space inside, numbers and escapes are unchanged; batches are split."""
     appends = [
         b' [ 1 ,{"a" :  1e2 },\r\n12345678901234567890.000 , [ ] , [1, 2] ,{}]\n',
         b'"\\u00e9\\r\\n--x"',
@@ -178,21 +178,21 @@ def test_each_update_of_a_json_stream_is_one_element(api: Api) -> None:
     found = bootstrap(api, path)
     assert found.messages == elements
     assert [json.loads(element) for element in elements] == json.loads(api.get(path).body)
-    # From the middle of the first batch on.
+    # Starting inside the first batch.
     size = sum(len(element) + 1 for element in elements[:3])
     publish(api, path, offset(3, size), b"state")
     assert bootstrap(api, path).messages == elements[3:]
 
 
-def test_a_json_batch_is_as_many_parts_as_it_has_elements(api: Api) -> None:
-    """Also if it is larger than what is read at a time, and a chunk of an ordinary answer."""
+def test_a_large_json_batch_has_one_part_per_element(api: Api) -> None:
+    """Also if it is larger than one storage read and than the chunk of an ordinary read."""
     elements = [b'"%d%b"' % (number, b"x" * (number % 700)) for number in range(4000)]
     path = new_stream(api, JSON, b"[" + b",".join(elements) + b"]", b"[-1,-2]")
     assert bootstrap(api, path).messages == [*elements, b"-1", b"-2"]
 
 
-def test_bootstrap_is_whole_whatever_an_ordinary_answer_may_hold(short: Api) -> None:
-    """On this server a read returns 100 bytes; a bootstrap is never cut."""
+def test_bootstrap_is_not_limited_by_chunk_bytes(short: Api) -> None:
+    """On this server an ordinary read returns at most 100 bytes."""
     messages = [b"%d" % number * 60 for number in range(50)]
     path = new_stream(short, TEXT, *messages)
     found = bootstrap(short, path)
@@ -200,8 +200,8 @@ def test_bootstrap_is_whole_whatever_an_ordinary_answer_may_hold(short: Api) -> 
     assert found.up_to_date
 
 
-def test_bootstrap_of_a_closed_stream_says_that_it_is_closed(api: Api) -> None:
-    """As an ordinary read that reaches the end does."""
+def test_bootstrap_of_a_closed_stream_has_stream_closed(api: Api) -> None:
+    """Like an ordinary read that reaches the end."""
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), b"state")
     api.close_stream(path)
@@ -224,8 +224,8 @@ def test_head_of_a_bootstrap_has_its_headers_and_no_body(api: Api) -> None:
 # -- boundaries ------------------------------------------------------------------------------------
 
 
-def test_the_boundary_is_another_one_each_time(api: Api) -> None:
-    """And is one that needs no quotation marks, of a length that RFC 2046 allows."""
+def test_each_response_has_its_own_boundary(api: Api) -> None:
+    """It needs no quotation marks, and its length is allowed by RFC 2046."""
     path = new_stream(api, TEXT, b"abc")
     types = {api.get(f"{path}/bootstrap").headers["content-type"] for _ in range(20)}
     assert len(types) == 20
@@ -264,14 +264,14 @@ fuzz = settings(
     snapshot=st.none() | st.tuples(st.integers(0, 8), NASTY),
 )
 @fuzz
-def test_no_content_is_taken_for_a_boundary(
+def test_no_content_is_parsed_as_a_boundary(
     api: Api, messages: list[bytes], snapshot: tuple[int, bytes] | None
 ) -> None:
     """
-    Messages and snapshots come back as they are, even if they are made of delimiters.
+    Messages and snapshots are returned unchanged, even if they consist of delimiters.
 
-    Method: content that quotes the boundary of the bootstrap before, which is all that a client
-    can know of the next one; taken apart by two parsers that share nothing.
+    Method: the content quotes the boundary of the previous bootstrap, the most that a client can
+    know of the next one. Two independent parsers read the response.
     """
     path = new_stream(api, OCTETS)
     offsets, stored = [START], []
@@ -310,15 +310,15 @@ def test_no_content_is_taken_for_a_boundary(
     cut=st.integers(0, 10),
 )
 @fuzz
-def test_json_elements_come_back_byte_for_byte(
+def test_json_elements_are_returned_byte_for_byte(
     api: Api, elements: list[tuple[object, str]], cut: int
 ) -> None:
-    """However they were spaced, and wherever in their batch the snapshot lies."""
+    """With any white space, and with the snapshot at any position in their batch."""
     texts = [
         json.dumps(value, ensure_ascii=bool(number % 2), separators=(f",{space}", f":{space}"))
         for number, (value, space) in enumerate(elements)
     ]
-    # A lone surrogate is no UTF-8.
+    # A lone surrogate cannot be encoded as UTF-8.
     encoded = [text.encode("utf-8", "replace") for text in texts]
     spaces = [space.encode() for _, space in elements]
     batch = b",".join(
@@ -331,8 +331,8 @@ def test_json_elements_come_back_byte_for_byte(
     assert bootstrap(api, path).messages == encoded[cut:]
 
 
-def test_a_snapshot_may_be_a_multipart_entity_itself(api: Api) -> None:
-    """Such as the bootstrap of another stream, kept as it came, with its type."""
+def test_a_snapshot_can_be_a_multipart_entity(api: Api) -> None:
+    """Such as a stored bootstrap of another stream, with its content type."""
     inner = api.get(f"{new_stream(api, TEXT, b'one', b'two')}/bootstrap")
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), inner.body, inner.headers["content-type"])
@@ -347,11 +347,11 @@ def test_a_snapshot_may_be_a_multipart_entity_itself(api: Api) -> None:
 # -- X§3.4: compatibility --------------------------------------------------------------------------
 
 
-def test_bootstrap_covers_what_has_become_410(api: Api) -> None:
+def test_bootstrap_works_where_reads_are_410(api: Api) -> None:
     """
     Once a read is 410, bootstrap is available with a snapshot at the earliest retained offset.
 
-    And the stream goes on from where it ends.
+    Reads continue from its Stream-Next-Offset.
     """
     path = new_stream(api, TEXT, b"abc")
     for number in range(3):
@@ -371,7 +371,7 @@ def test_bootstrap_covers_what_has_become_410(api: Api) -> None:
 
 @pytest.mark.parametrize("coding", DECODERS)
 @pytest.mark.parametrize("size", [2000, len(NOISE)])
-def test_a_bootstrap_is_compressed_when_asked_for(api: Api, coding: str, size: int) -> None:
+def test_a_bootstrap_is_compressed_if_accepted(api: Api, coding: str, size: int) -> None:
     path = new_stream(api, TEXT, b"abc", *[b"the same again " * 50] * 5)
     publish(api, path, offset(1, 3), NOISE[:size])
     answer = api.get(f"{path}/bootstrap", headers={"Accept-Encoding": coding})
@@ -393,8 +393,8 @@ def test_a_small_bootstrap_is_not_compressed(api: Api) -> None:
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
-def test_a_client_of_http_1_0_gets_it_too(api: Api, kind: str, coding: str) -> None:
-    """Without chunks, of which it knows nothing: the response ends with the connection."""
+def test_bootstrap_over_http_1_0(api: Api, kind: str, coding: str) -> None:
+    """HTTP/1.0 has no chunked coding: the response ends with the connection."""
     if kind.startswith("asgi") and coding != "identity":
         pytest.skip("uvicorn sends chunks to clients of HTTP/1.0 too")
     path = new_stream(api, TEXT, b"abc", b"d" * 5000)
@@ -410,8 +410,8 @@ def test_a_client_of_http_1_0_gets_it_too(api: Api, kind: str, coding: str) -> N
     assert (found.snapshot.body, found.messages) == (NOISE, [b"d" * 5000])
 
 
-def test_a_connection_goes_on_after_a_bootstrap(api: Api) -> None:
-    """What is pipelined behind it is answered after it."""
+def test_a_connection_can_be_reused_after_a_bootstrap(api: Api) -> None:
+    """A pipelined request gets its response after the bootstrap."""
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), NOISE)
     with api.connect(30.0) as connection:
@@ -425,8 +425,8 @@ def test_a_connection_goes_on_after_a_bootstrap(api: Api) -> None:
             assert connection.read_response().body == b"def"
 
 
-def test_a_client_that_closes_its_side_still_gets_all_of_it(api: Api, kind: str) -> None:
-    """It has sent all that it wanted to, and still listens."""
+def test_a_half_closed_client_gets_the_whole_bootstrap(api: Api, kind: str) -> None:
+    """The client has shut down its sending side only."""
     if kind.startswith("asgi"):
         pytest.skip("uvicorn ends a connection whose client closes its side")
     path = new_stream(api, TEXT, b"abc", b"def")
@@ -445,8 +445,8 @@ def ask(connection: Connection, path: str) -> None:
     connection.send_request("GET", f"{path}/bootstrap")
 
 
-def test_others_are_served_while_a_client_reads_slowly(api: Api) -> None:
-    """A bootstrap that is larger than all buffers waits for its own reader only."""
+def test_a_slow_reader_does_not_block_other_clients(api: Api) -> None:
+    """The bootstrap is larger than all buffers on the way."""
     messages = [NOISE[number : number + MIB] for number in range(8)]
     path = new_stream(api, OCTETS, b"first", *messages)
     publish(api, path, offset(1, 5), NOISE)
@@ -476,10 +476,10 @@ def resident_bytes(api: Api) -> int:
 @pytest.mark.parametrize("what", ["messages", "snapshot"])
 def test_unread_bootstraps_cost_little_memory(api: Api, what: str) -> None:
     """
-    256 MiB that sixteen clients asked for and do not take: the server keeps pieces of them.
+    Sixteen clients request 256 MiB and do not read: the server buffers only small pieces.
 
-    Method: read the heads, so that all have begun; then have the server do other things for long
-    enough to make all of the bodies, and look at its memory all the time.
+    Method: read the heads, so that every response has started; then send other requests for long
+    enough that the server could produce all bodies, and measure its memory meanwhile.
     """
     path = new_stream(api, OCTETS, b"first")
     if what == "messages":
@@ -488,7 +488,7 @@ def test_unread_bootstraps_cost_little_memory(api: Api, what: str) -> None:
     else:
         publish(api, path, offset(1, 5), (NOISE * 6)[: 16 * MIB])
     small = new_stream(api, TEXT, b"small")
-    # One of them to its end first, so that what is only needed once is there already.
+    # Read one to its end first, so that one-time allocations are not measured.
     assert len(api.get(f"{path}/bootstrap").body) > 16 * MIB
     before = resident_bytes(api)
     connections = []
@@ -511,8 +511,8 @@ def test_unread_bootstraps_cost_little_memory(api: Api, what: str) -> None:
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
-def test_a_client_that_goes_away_holds_nothing(api: Api, coding: str) -> None:
-    """What it read can be reclaimed: the file of a superseded snapshot disappears."""
+def test_a_disconnected_client_holds_no_snapshot_file(api: Api, coding: str) -> None:
+    """The file of a superseded snapshot is removed after the disconnect."""
     path = new_stream(api, TEXT, b"abc", b"def")
     before = snapshot_files(api)
     publish(api, path, offset(1, 3), NOISE * 4)

@@ -1,4 +1,4 @@
-"""Whoever guesses is counted: every refusal of an address, on both transports, in any form."""
+"""Rejected credentials are counted per address, for every form of request and transport."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseServe
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_too_many_of_them_are_429(server: BaseServerProcess, kind: str) -> None:
+def test_too_many_rejected_credentials_are_429(server: BaseServerProcess, kind: str) -> None:
     raw = REQUESTS[kind].replace("PATH", f"{server.base_path}/v1/stream").encode()
     found = []
     for _ in range(BURST + 3):
@@ -52,6 +52,6 @@ def test_too_many_of_them_are_429(server: BaseServerProcess, kind: str) -> None:
             found.append(connection.read_response().status)
     assert set(found[:BURST]) <= {400, 401}
     assert found[BURST:] == [429] * 3
-    # Whether the server is well is not a guess.
+    # The health check needs no credentials and is not limited.
     with Connection("127.0.0.1", server.port) as connection:
         assert connection.request("GET", f"{server.base_path}/-/health").status == 200

@@ -1,4 +1,4 @@
-"""HTTP/2: the ASGI app under a server that speaks it, and a client that speaks nothing else."""
+"""HTTP/2: the ASGI app on a server that supports it, and a client that uses only HTTP/2."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.certificates import Authority
 from tests.support.server import AsgiServerProcess
 
 TEXT = {"Content-Type": "text/plain"}
-# A connection has 100 streams at most, and the writer needs one.
+# A connection has at most 100 streams, and the writer needs one.
 READERS = 40
 
 
@@ -56,7 +56,7 @@ def server(
 
 
 def client(server: Http2ServerProcess, authority: Authority) -> httpx.AsyncClient:
-    """One connection, HTTP/2 or nothing."""
+    """A client with one connection that uses only HTTP/2."""
     return httpx.AsyncClient(
         base_url=server.url,
         http1=False,
@@ -67,8 +67,8 @@ def client(server: Http2ServerProcess, authority: Authority) -> httpx.AsyncClien
     )
 
 
-def test_requests(server: Http2ServerProcess, authority: Authority) -> None:
-    """Every kind of them, with bodies large enough for flow control."""
+def test_each_kind_of_request(server: Http2ServerProcess, authority: Authority) -> None:
+    """With bodies large enough for flow control."""
     asyncio.run(_requests(server, authority))
 
 
@@ -99,7 +99,7 @@ async def _requests(server: Http2ServerProcess, authority: Authority) -> None:
 def test_many_live_readers_share_a_connection_with_a_writer(
     server: Http2ServerProcess, authority: Authority
 ) -> None:
-    """What HTTP/1.1 needs a connection for each: all of them wait, and all of them are told."""
+    """All readers wait on one connection, and all receive the message."""
     asyncio.run(_live(server, authority))
 
 
