@@ -50,10 +50,10 @@ NOISE = random.Random("bootstrap").randbytes(3 * MIB + 7)
 def test_any_live_parameter_is_400(api: Api, query: str, method: str) -> None:
     """X§3.3: bootstrap is not live: the parameter is rejected with any value or none."""
     path = new_stream(api, TEXT, b"abc")
-    answer = api.request(method, f"{path}/bootstrap?{query}")
+    response = api.request(method, f"{path}/bootstrap?{query}")
     if method == "GET":
-        check_problem(answer, 400, "query-invalid")
-    assert answer.status == 400
+        check_problem(response, 400, "query-invalid")
+    assert response.status == 400
 
 
 @pytest.mark.parametrize(
@@ -81,18 +81,18 @@ def test_the_exact_response(api: Api) -> None:
     """All headers, and the bytes of the body."""
     path = new_stream(api, JSON, b'{"op":"set"}', b'[{"op": "insert"},3]')
     publish(api, path, offset(1, 13), b"<snapshot-bytes>", "text/x-state")
-    answer = api.get(f"{path}/bootstrap")
-    assert answer.status == 200
-    check_common(answer)
-    boundary = boundary_of(answer.headers["content-type"])
-    assert answer.headers["stream-snapshot-offset"] == offset(1, 13)
-    assert answer.headers["stream-next-offset"] == api.tail(path) == offset(3, 32)
-    assert answer.headers["stream-up-to-date"] == "true"
-    assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["content-length"] == str(len(answer.body))
-    assert "etag" not in answer.headers
-    assert "stream-closed" not in answer.headers
-    assert answer.body == (
+    response = api.get(f"{path}/bootstrap")
+    assert response.status == 200
+    check_common(response)
+    boundary = boundary_of(response.headers["content-type"])
+    assert response.headers["stream-snapshot-offset"] == offset(1, 13)
+    assert response.headers["stream-next-offset"] == api.tail(path) == offset(3, 32)
+    assert response.headers["stream-up-to-date"] == "true"
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["content-length"] == str(len(response.body))
+    assert "etag" not in response.headers
+    assert "stream-closed" not in response.headers
+    assert response.body == (
         b"--BOUNDARY\r\nContent-Type: text/x-state\r\n\r\n<snapshot-bytes>"
         b'\r\n--BOUNDARY\r\nContent-Type: application/json\r\n\r\n{"op": "insert"}'
         b"\r\n--BOUNDARY\r\nContent-Type: application/json\r\n\r\n3"
@@ -205,20 +205,20 @@ def test_bootstrap_of_a_closed_stream_has_stream_closed(api: Api) -> None:
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), b"state")
     api.close_stream(path)
-    answer = api.get(f"{path}/bootstrap")
-    assert answer.headers["stream-closed"] == "true"
-    assert taken_apart(answer).messages == [b"def"]
+    response = api.get(f"{path}/bootstrap")
+    assert response.headers["stream-closed"] == "true"
+    assert taken_apart(response).messages == [b"def"]
 
 
 def test_head_of_a_bootstrap_has_its_headers_and_no_body(api: Api) -> None:
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), b"state")
-    answer = api.head(f"{path}/bootstrap")
-    assert (answer.status, answer.body) == (200, b"")
-    assert boundary_of(answer.headers["content-type"])
-    assert answer.headers["stream-snapshot-offset"] == offset(1, 3)
-    assert answer.headers["stream-next-offset"] == offset(2, 6)
-    assert answer.headers["cache-control"] == "no-store"
+    response = api.head(f"{path}/bootstrap")
+    assert (response.status, response.body) == (200, b"")
+    assert boundary_of(response.headers["content-type"])
+    assert response.headers["stream-snapshot-offset"] == offset(1, 3)
+    assert response.headers["stream-next-offset"] == offset(2, 6)
+    assert response.headers["cache-control"] == "no-store"
 
 
 # -- boundaries ------------------------------------------------------------------------------------
@@ -374,12 +374,12 @@ def test_bootstrap_works_where_reads_are_410(api: Api) -> None:
 def test_a_bootstrap_is_compressed_if_accepted(api: Api, coding: str, size: int) -> None:
     path = new_stream(api, TEXT, b"abc", *[b"the same again " * 50] * 5)
     publish(api, path, offset(1, 3), NOISE[:size])
-    answer = api.get(f"{path}/bootstrap", headers={"Accept-Encoding": coding})
-    assert answer.headers["content-encoding"] == coding
-    assert "accept-encoding" in answer.headers["vary"].lower()
-    assert answer.headers["cache-control"] == "no-store"
-    body = DECODERS[coding](answer.body)
-    plain = Response(answer.status, answer.reason, answer.headers, body)
+    response = api.get(f"{path}/bootstrap", headers={"Accept-Encoding": coding})
+    assert response.headers["content-encoding"] == coding
+    assert "accept-encoding" in response.headers["vary"].lower()
+    assert response.headers["cache-control"] == "no-store"
+    body = DECODERS[coding](response.body)
+    plain = Response(response.status, response.reason, response.headers, body)
     found = taken_apart(plain)
     assert found.snapshot.body == NOISE[:size]
     assert found.messages == [b"the same again " * 50] * 5
@@ -387,9 +387,9 @@ def test_a_bootstrap_is_compressed_if_accepted(api: Api, coding: str, size: int)
 
 def test_a_small_bootstrap_is_not_compressed(api: Api) -> None:
     path = new_stream(api, TEXT, b"abc")
-    answer = api.get(f"{path}/bootstrap", headers={"Accept-Encoding": "gzip"})
-    assert "content-encoding" not in answer.headers
-    assert taken_apart(answer).messages == [b"abc"]
+    response = api.get(f"{path}/bootstrap", headers={"Accept-Encoding": "gzip"})
+    assert "content-encoding" not in response.headers
+    assert taken_apart(response).messages == [b"abc"]
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
@@ -402,11 +402,11 @@ def test_bootstrap_over_http_1_0(api: Api, kind: str, coding: str) -> None:
     with api.connect(30.0) as connection:
         head = f"GET {path}/bootstrap HTTP/1.0\r\nAccept-Encoding: {coding}\r\n\r\n"
         connection.send(head.encode())
-        answer = connection.read_response()
-        assert "transfer-encoding" not in answer.headers
+        response = connection.read_response()
+        assert "transfer-encoding" not in response.headers
         assert connection.closed_by_peer()
-    body = answer.body if coding == "identity" else DECODERS[coding](answer.body)
-    found = taken_apart(Response(200, answer.reason, answer.headers, body))
+    body = response.body if coding == "identity" else DECODERS[coding](response.body)
+    found = taken_apart(Response(200, response.reason, response.headers, body))
     assert (found.snapshot.body, found.messages) == (NOISE, [b"d" * 5000])
 
 
@@ -461,8 +461,8 @@ def test_a_slow_reader_does_not_block_other_clients(api: Api) -> None:
             assert bootstrap(api, other).messages == [b"%d" % number]
             pieces.append(next(body))
         pieces.extend(body)
-    answer = Response(head.status, head.reason, head.headers, b"".join(pieces))
-    found = taken_apart(answer)
+    response = Response(head.status, head.reason, head.headers, b"".join(pieces))
+    found = taken_apart(response)
     assert (found.snapshot.body, found.messages) == (NOISE, messages)
 
 

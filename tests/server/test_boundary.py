@@ -64,7 +64,7 @@ class Collected:
         self.done.set()
 
     def abort(self) -> None:
-        raise AssertionError("the answer was cut off")
+        raise AssertionError("the response was aborted")
 
 
 def header(response: Response, name: bytes) -> str:
@@ -72,7 +72,7 @@ def header(response: Response, name: bytes) -> str:
     return value.decode()
 
 
-async def answer(world: World) -> tuple[Response, bytes]:
+async def read_bootstrap(world: World) -> tuple[Response, bytes]:
     """A whole bootstrap."""
     request = Request("GET", b"/", b"", {}, b"")
     request.target = Target(BOOTSTRAP, KEY)
@@ -87,7 +87,7 @@ async def answer(world: World) -> tuple[Response, bytes]:
 
 def bootstrap(world: World) -> tuple[bytes, list[bytes]]:
     """Return the boundary and the bodies of all parts."""
-    response, body = world.run(answer(world))
+    response, body = world.run(read_bootstrap(world))
     content_type = header(response, b"Content-Type")
     parts = split_strictly(content_type, body)
     return boundary_of(content_type), [part.body for part in parts]
@@ -260,23 +260,23 @@ def test_up_to_date_is_false_if_the_stream_changed_during_the_search(
     """
     messages = [*[b"x" * (300 << 10)] * 3, bad[0]]
     tail = append(world, *messages)
-    told: list[object] = []
+    done: list[object] = []
 
     def token_hex(_size: int) -> str:
-        return GOOD if told else BAD[0]
+        return GOOD if done else BAD[0]
 
     monkeypatch.setattr("tailrace.server.handlers.bootstrap.secrets.token_hex", token_hex)
 
     async def meanwhile() -> tuple[Response, bytes]:
-        task = asyncio.ensure_future(answer(world))
+        task = asyncio.ensure_future(read_bootstrap(world))
         await asyncio.sleep(0.01)
         assert not task.done()
         if what == "append":
-            world.engine.submit(KEY, Append(b"later", OCTETS), told.append)
+            world.engine.submit(KEY, Append(b"later", OCTETS), done.append)
         elif what == "delete":
-            world.engine.submit(KEY, Delete(), told.append)
+            world.engine.submit(KEY, Delete(), done.append)
         else:
-            told.append(None)
+            done.append(None)
         return await task
 
     response, body = world.run(meanwhile())

@@ -230,7 +230,7 @@ class TestStreamId:
         bucket = api.new_bucket()
         response = api.request("PUT", at(api, bucket, "/" + stream), TEXT, b"x")
         if response.status == 404 and api.server.base_path:
-            # The router of the ASGI framework has no route for some: then no other stream is changed.
+            # The ASGI framework has no route for some of these.
             assert listed(api, bucket) == []
         else:
             assert response.status == 201
@@ -472,14 +472,14 @@ class TestDelete:
     def test_a_bucket_can_be_deleted_when_its_stream_expires(self, api: Api) -> None:
         bucket = api.new_bucket()
         api.create(path=at(api, bucket, "/s"), headers={"Stream-TTL": "1"})
-        answers = []
+        responses = []
 
         def deleted() -> bool:
-            answers.append(api.request("DELETE", at(api, bucket)).status)
-            return answers[-1] == 204
+            responses.append(api.request("DELETE", at(api, bucket)).status)
+            return responses[-1] == 204
 
         wait_until("the bucket can be deleted", deleted)
-        assert set(answers[:-1]) <= {409}
+        assert set(responses[:-1]) <= {409}
 
     def test_a_bucket_that_is_created_again_is_empty(self, api: Api) -> None:
         """It has no streams, counts or snapshots of the deleted bucket."""
@@ -692,14 +692,14 @@ def test_one_of_many_concurrent_creates_of_a_bucket_succeeds(api: Api) -> None:
     try:
         for _ in range(30):
             path = at(api, new_id())
-            answers = together(
+            responses = together(
                 [lambda one=one, path=path: one.request("PUT", path) for one in connections]  # type: ignore[misc]
             )
-            assert Counter(answer.status for answer in answers) == {201: 1, 409: 5}
-            answers = together(
+            assert Counter(response.status for response in responses) == {201: 1, 409: 5}
+            responses = together(
                 [lambda one=one, path=path: one.request("DELETE", path) for one in connections]  # type: ignore[misc]
             )
-            assert Counter(answer.status for answer in answers) == {204: 1, 404: 5}
+            assert Counter(response.status for response in responses) == {204: 1, 404: 5}
     finally:
         for connection in connections:
             connection.close()
@@ -758,8 +758,8 @@ def test_the_last_stream_and_its_bucket_are_deleted_concurrently(
     for number in range(60):
         api.create(path=at(api, bucket, "/s"))
         requests = [("DELETE", at(api, bucket, "/s")), ("DELETE", at(api, bucket))]
-        answers = both(pair, requests[number % 2], requests[1 - number % 2])
-        by_stream, by_bucket = answers[number % 2], answers[1 - number % 2]
+        responses = both(pair, requests[number % 2], requests[1 - number % 2])
+        by_stream, by_bucket = responses[number % 2], responses[1 - number % 2]
         assert by_stream.status == 204
         assert by_bucket.status in (204, 409)
         agree(api, bucket, ["s"])
@@ -792,7 +792,7 @@ def test_counts_are_exact_after_concurrent_creates_and_deletes(api: Api) -> None
 
 @once
 @for_each(
-    ("requests", "answers"),
+    ("requests", "responses"),
     [
         ([("PUT", ""), ("PUT", ""), ("PUT", "/s")], [201, 409, 201]),
         ([("PUT", ""), ("DELETE", ""), ("PUT", "/s")], [201, 204, 404]),
@@ -802,7 +802,7 @@ def test_counts_are_exact_after_concurrent_creates_and_deletes(api: Api) -> None
     ],
 )
 def test_pipelined_requests_are_decided_in_order(
-    api: Api, requests: list[tuple[str, str]], answers: list[int]
+    api: Api, requests: list[tuple[str, str]], responses: list[int]
 ) -> None:
     """Most are decided before any of them is durable."""
     bucket = new_id()
@@ -813,5 +813,5 @@ def test_pipelined_requests_are_decided_in_order(
         ]
         connection.send(b"".join(heads))
         found = [connection.read_response(method).status for method, _ in requests]
-    assert found == answers
+    assert found == responses
     agree(api, bucket, ["s"])

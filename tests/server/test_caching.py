@@ -120,7 +120,7 @@ def test_catch_up_and_long_poll_are_cacheable(api: Api) -> None:
 def test_responses_that_must_not_be_cached(short: Api) -> None:
     """HEAD, offset=now, 204, errors and all writes are no-store."""
     path = short.create(body=b"abc")
-    answers = [
+    responses = [
         short.head(path),
         short.get(path, "offset=now"),
         short.get(path, "offset=now&live=long-poll"),
@@ -131,7 +131,7 @@ def test_responses_that_must_not_be_cached(short: Api) -> None:
         short.request("PUT", path, {"Content-Type": "text/plain"}),
         short.request("DELETE", path),
     ]
-    assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}
+    assert {response.headers["cache-control"] for response in responses} == {"no-store"}
 
 
 @pytest.mark.parametrize("ttl", [1, 5, 30, 59, 60, 61, 100, 359, 360, 10_000])
@@ -181,14 +181,14 @@ def test_cursor_is_strictly_greater_than_the_clients(api: Api, ahead: int) -> No
     path = api.create(body=b"abc")
     current = int(api.get(path, "offset=-1&live=long-poll").headers["stream-cursor"])
     sent = current + ahead
-    answers = set()
+    responses = set()
     for _ in range(20):
         response = api.get(path, f"offset=-1&live=long-poll&cursor={sent}")
         cursor = int(response.headers["stream-cursor"])
         # At most an hour, 180 intervals; the current interval may have ended meanwhile.
         assert sent < cursor <= max(sent + 180, current + 2)
-        answers.add(cursor)
-    assert len(answers) > 1
+        responses.add(cursor)
+    assert len(responses) > 1
 
 
 @pytest.mark.parametrize("cursor", ["0", "1", "12345", ""])

@@ -139,19 +139,19 @@ def test_partial_data_is_neither_up_to_date_nor_closed(short: Api) -> None:
     for message in messages:
         short.append(path, message)
     short.close_stream(path)
-    offset, seen, answers = "-1", b"", 0
+    offset, seen, responses = "-1", b"", 0
     while True:
         response = short.get(path, f"offset={offset}")
         seen += response.body
         offset = response.headers["stream-next-offset"]
-        answers += 1
+        responses += 1
         assert 0 < len(response.body) <= 100
         assert len(response.body) % 40 == 0
         if seen == b"".join(messages):
             break
         assert "stream-up-to-date" not in response.headers
         assert "stream-closed" not in response.headers
-    assert answers == 4
+    assert responses == 4
     assert response.headers["stream-up-to-date"] == "true"
     assert response.headers["stream-closed"] == "true"
 

@@ -193,8 +193,8 @@ def test_the_space_of_an_expired_or_deleted_stream_is_freed(
         path = api.create("application/octet-stream", headers=headers)
         noise = random.Random(how).randbytes(2 << 20)
         for _ in range(24):
-            answer = api.post(path, noise, content_type="application/octet-stream")
-            assert answer.status in (204, 404)
+            response = api.post(path, noise, content_type="application/octet-stream")
+            assert response.status in (204, 404)
         assert disk_bytes(data_dir, logs=True) + disk_bytes(data_dir, logs=False) > 40 << 20
         if how == "delete":
             assert api.request("DELETE", path).status == 204

@@ -1,4 +1,4 @@
-"""§10.1: a server without access control listens on loopback only, unless told otherwise."""
+"""§10.1: a server without access control listens on loopback only, unless a setting allows more."""
 
 from __future__ import annotations
 

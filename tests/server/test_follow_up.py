@@ -43,13 +43,13 @@ def follow_by_sse(api: Api, path: str, at: str) -> Iterator[int]:
 def follow_by_long_poll(api: Api, path: str, at: str) -> Iterator[int]:
     with api.connect(30.0) as connection:
         while True:
-            answer = connection.request("GET", f"{path}?offset={at}&live=long-poll")
-            if answer.status == 410:
+            response = connection.request("GET", f"{path}?offset={at}&live=long-poll")
+            if response.status == 410:
                 return
-            assert answer.status in (200, 204), (answer.status, answer.body)
-            yield from json.loads(answer.body or b"[]")
-            at = answer.headers["stream-next-offset"]
-            if answer.headers.get("stream-closed") == "true":
+            assert response.status in (200, 204), (response.status, response.body)
+            yield from json.loads(response.body or b"[]")
+            at = response.headers["stream-next-offset"]
+            if response.headers.get("stream-closed") == "true":
                 return
 
 
@@ -140,9 +140,9 @@ def test_a_reader_that_reconnects_behind_retention_is_410(api: Api, mode: str) -
     """With Stream-Earliest-Offset; after a bootstrap it can continue."""
     path = new_stream(api, TEXT, b"abc", b"def", b"ghi")
     publish(api, path, offset(2, 6), b"state")
-    answer = api.get(path, f"offset={offset(1, 3)}{mode}")
-    check_problem(answer, 410, "offset-gone")
-    assert answer.headers["stream-earliest-offset"] == offset(2, 6)
+    response = api.get(path, f"offset={offset(1, 3)}{mode}")
+    check_problem(response, 410, "offset-gone")
+    assert response.headers["stream-earliest-offset"] == offset(2, 6)
     found = bootstrap(api, path)
     assert (found.snapshot_offset, found.messages) == (offset(2, 6), [b"ghi"])
     api.close_stream(path)
@@ -175,9 +175,9 @@ def test_a_slow_event_stream_that_falls_behind_retention_ends_with_its_offset(ap
     assert 0 < count < len(messages)
     assert text_of(seen).encode() == b"".join(messages[:count])
     for mode in ("", "&live=long-poll", "&live=sse"):
-        answer = api.get(path, f"offset={position}{mode}")
-        check_problem(answer, 410, "offset-gone")
-        assert answer.headers["stream-earliest-offset"] == tails[-1]
+        response = api.get(path, f"offset={position}{mode}")
+        check_problem(response, 410, "offset-gone")
+        assert response.headers["stream-earliest-offset"] == tails[-1]
     found = bootstrap(api, path)
     assert (found.snapshot_offset, found.snapshot.body) == (tails[-1], b"state")
     assert (found.messages, found.next_offset) == ([], tails[-1])
@@ -226,9 +226,9 @@ def test_a_snapshot_at_the_tail_does_not_end_a_long_poll_there(api: Api, at: str
             connection.send_request("GET", f"{path}?offset={where}&live=long-poll")
             publish(api, path, tail, b"state")
             next_tail = api.append(path, b"%d" % number)
-            answer = connection.read_response()
-            assert (answer.status, answer.body) == (200, b"%d" % number)
-            assert answer.headers["stream-next-offset"] == next_tail
+            response = connection.read_response()
+            assert (response.status, response.body) == (200, b"%d" % number)
+            assert response.headers["stream-next-offset"] == next_tail
 
 
 def test_a_long_poll_times_out_after_a_snapshot_at_the_tail(short: Api) -> None:
@@ -237,10 +237,10 @@ def test_a_long_poll_times_out_after_a_snapshot_at_the_tail(short: Api) -> None:
     with short.connect() as connection:
         connection.send_request("GET", f"{path}?offset={offset(1, 3)}&live=long-poll")
         publish(short, path, offset(1, 3), b"state")
-        answer = connection.read_response()
-    assert answer.status == 204
-    assert answer.headers["stream-next-offset"] == offset(1, 3)
-    assert answer.headers["stream-up-to-date"] == "true"
+        response = connection.read_response()
+    assert response.status == 204
+    assert response.headers["stream-next-offset"] == offset(1, 3)
+    assert response.headers["stream-up-to-date"] == "true"
 
 
 def test_readers_at_the_tail_get_every_message_despite_snapshots(api: Api) -> None:

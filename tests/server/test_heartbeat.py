@@ -44,4 +44,4 @@ def _read_until(events: EventStream, connection: Connection, mark: bytes) -> byt
         raw += piece
         if raw.endswith(mark):
             return raw
-    raise AssertionError(f"the answer ended after {raw!r}")
+    raise AssertionError(f"the response ended after {raw!r}")

@@ -110,23 +110,23 @@ async def _live(server: Http2ServerProcess, authority: Authority) -> None:
 
         async def follow() -> str:
             address = "/v1/stream/h2-live?offset=-1&live=sse"
-            async with http2.stream("GET", address) as answer:
-                assert answer.http_version == "HTTP/2"
+            async with http2.stream("GET", address) as response:
+                assert response.http_version == "HTTP/2"
                 ready.release()
-                return "".join([text async for text in answer.aiter_text()])
+                return "".join([text async for text in response.aiter_text()])
 
         async def poll() -> bytes:
             ready.release()
-            answer = await http2.get("/v1/stream/h2-live?offset=-1&live=long-poll")
-            return answer.content
+            response = await http2.get("/v1/stream/h2-live?offset=-1&live=long-poll")
+            return response.content
 
         readers = [asyncio.ensure_future(follow()) for _ in range(READERS)]
         polls = [asyncio.ensure_future(poll()) for _ in range(READERS)]
         for _ in range(2 * READERS):
             await ready.acquire()
         end = {**TEXT, "Stream-Closed": "true"}
-        answer = await http2.post("/v1/stream/h2-live", content=b"hello", headers=end)
-        assert answer.status_code == 204
+        response = await http2.post("/v1/stream/h2-live", content=b"hello", headers=end)
+        assert response.status_code == 204
         for text in await asyncio.gather(*readers):
             assert "event: data\ndata:hello\n\n" in text
             assert '"streamClosed":true' in text

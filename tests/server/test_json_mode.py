@@ -18,7 +18,7 @@ def stored(api: Api, body: bytes, content_type: str = JSON) -> bytes:
 
 
 @for_each(
-    ("body", "answer"),
+    ("body", "response"),
     [
         (b'{"event": "created"}', b'[{"event": "created"}]'),
         (b'[{"event": "a"}, {"event": "b"}]', b'[{"event": "a"},{"event": "b"}]'),
@@ -34,9 +34,9 @@ def stored(api: Api, body: bytes, content_type: str = JSON) -> bytes:
         (b"7", b"[7]"),
     ],
 )
-def test_arrays_are_flattened_by_exactly_one_level(api: Api, body: bytes, answer: bytes) -> None:
+def test_arrays_are_flattened_by_exactly_one_level(api: Api, body: bytes, response: bytes) -> None:
     """The examples of the specification, and scalar values."""
-    assert stored(api, body) == answer
+    assert stored(api, body) == response
 
 
 @for_each(

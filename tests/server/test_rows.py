@@ -1,4 +1,4 @@
-"""`POST /-/rows` on the wire: what is answered, range by range, and what is refused."""
+"""`POST /-/rows` over HTTP: the rows of each range, and errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def batches(response: Response) -> list[Any]:
 
 
 def rows(api: Api, *ranges: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
-    """All rows, those that end ranges too, as they come."""
+    """All rows in order, including those that end ranges."""
     request = json.dumps({"ranges": ranges, **options}).encode()
     return [row for batch in batches(ask(api, request)) for row in batch.to_pylist()]
 
@@ -46,7 +46,7 @@ def split(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[
 
 
 class TestMessages:
-    def test_a_row_for_each_message_with_all_that_is_known_of_it(self, api: Api) -> None:
+    def test_each_message_is_a_row_with_all_columns(self, api: Api) -> None:
         bucket = api.new_bucket()
         name = "é ?%2F😀"
         api.create(JSON, path=api.in_bucket(bucket, quote(name, safe="")))
@@ -91,8 +91,8 @@ class TestMessages:
             "next_offset": offset(3, 16),
         }
 
-    def test_streams_of_any_type_and_place_in_one_answer(self, api: Api) -> None:
-        """An append is a message where it is not JSON; a path has no bucket."""
+    def test_one_response_can_have_streams_of_any_type_and_location(self, api: Api) -> None:
+        """An append is one message unless the stream is JSON; a path has no bucket."""
         path = api.path("rows").removeprefix(f"{api.server.base_path}/v1/stream/")
         api.create("text/plain", path=f"{api.server.base_path}/v1/stream/{path}", body=b"a,")
         bucket = api.new_bucket()
@@ -109,8 +109,10 @@ class TestMessages:
                 {"path": path},
             )
         )
-        told = [(row["range"], row["bucket"], row["content_type"], row["value"]) for row in found]
-        assert told == [
+        found_rows = [
+            (row["range"], row["bucket"], row["content_type"], row["value"]) for row in found
+        ]
+        assert found_rows == [
             (0, None, "text/plain", b"a,"),
             (2, bucket, "application/octet-stream", bytes(range(256))),
             (3, bucket, "application/x+json", b"[1,2]"),
@@ -124,7 +126,7 @@ class TestMessages:
             "content_type", "value", "status", "detail",
         }  # fmt: skip
 
-    def test_from_and_until_may_lie_inside_a_batch(self, api: Api) -> None:
+    def test_from_and_until_can_be_inside_a_batch(self, api: Api) -> None:
         bucket = api.new_bucket()
         path = api.create(JSON, path=api.in_bucket(bucket, "s"))
         api.append(path, b"[0,1,2,3,4]", content_type=JSON)
@@ -136,8 +138,10 @@ class TestMessages:
                 assert [int(row["value"]) for row in found] == list(range(first, last))
                 assert (end["status"], end["next_offset"]) == ("end", asked["until"])
 
-    def test_a_budget_ends_after_the_message_that_reaches_it(self, api: Api) -> None:
-        """Of stored bytes, over all ranges; what was read to its end says so all the same."""
+    def test_the_response_ends_after_the_message_that_reaches_the_byte_budget(
+        self, api: Api
+    ) -> None:
+        """The budget counts stored bytes of all ranges; ranges that are complete are marked."""
         bucket = api.new_bucket()
         for name in ("a", "b"):
             path = api.create(JSON, path=api.in_bucket(bucket, name))
@@ -149,7 +153,7 @@ class TestMessages:
             assert len(found) == count, budget
             assert len(ends) == (2 if budget > 18 else count // 3), budget
 
-    def test_messages_and_ends_come_in_batches_of_their_own(self, api: Api) -> None:
+    def test_messages_and_range_ends_are_in_separate_batches(self, api: Api) -> None:
         bucket = api.new_bucket()
         api.create(path=api.in_bucket(bucket, "s"), body=b"x")
         asked = [{"bucket": bucket, "stream": name} for name in ("s", "no", "s")]
@@ -157,10 +161,10 @@ class TestMessages:
         assert first.column("status").null_count == len(first) == 2
         assert second.column("status").to_pylist() == ["end", "stream-not-found", "end"]
 
-    def test_no_ranges_are_no_rows(self, api: Api) -> None:
+    def test_a_request_without_ranges_has_no_rows(self, api: Api) -> None:
         assert rows(api) == []
 
-    def test_answers_are_compressed_if_asked_for(self, api: Api) -> None:
+    def test_the_response_is_compressed_if_accepted(self, api: Api) -> None:
         bucket = api.new_bucket()
         api.create(path=api.in_bucket(bucket, "s"), body=b"x" * 5000)
         body = json.dumps({"ranges": [{"bucket": bucket, "stream": "s"}]}).encode()
@@ -171,8 +175,8 @@ class TestMessages:
 
 
 class TestErrors:
-    def test_a_range_that_cannot_be_read_is_a_row(self, api: Api) -> None:
-        """With the code, the status and the text that a read of it would have."""
+    def test_a_range_that_cannot_be_read_is_an_error_row(self, api: Api) -> None:
+        """With the code, status and detail that a read would have."""
         bucket = api.new_bucket()
         path = api.create(JSON, path=api.in_bucket(bucket, "s"))
         tail = api.append(path, b"[10,11,12]", content_type=JSON)
@@ -202,8 +206,8 @@ class TestErrors:
             assert problem["detail"] and row["value"] is None
         assert ends[-1]["status"] == "end" and ends[-1]["detail"] is None
 
-    def test_what_is_gone_names_what_is_not(self, api: Api) -> None:
-        """X§2.2: the beginning is gone too, as soon as there is a snapshot."""
+    def test_a_range_behind_retention_returns_the_earliest_offset(self, api: Api) -> None:
+        """X§2.2: the beginning is not retained either once there is a snapshot."""
         bucket = api.new_bucket()
         path = api.create(path=api.in_bucket(bucket, "s"))
         tails = [api.append(path, b"abc") for _ in range(3)]
@@ -229,7 +233,7 @@ class TestErrors:
         ],
         ids=lambda body: body[:40],
     )  # fmt: skip
-    def test_a_body_of_another_form_is_400(self, api: Api, body: bytes) -> None:
+    def test_an_invalid_body_is_400(self, api: Api, body: bytes) -> None:
         check_problem(ask(api, body), 400, "request-invalid")
 
     def test_too_many_ranges_are_400(self, api: Api) -> None:
@@ -240,7 +244,7 @@ class TestErrors:
 
 class TestMany:
     def test_ten_thousand_ranges(self, api: Api) -> None:
-        """Of a few streams of different types; each has its row and its end."""
+        """Of a few streams of different types; each has its row and its end row."""
         bucket = api.new_bucket()
         for number in range(10):
             kind, body = (JSON, b"[1,2]") if number % 2 else ("text/plain", b"ab")
@@ -259,8 +263,8 @@ class TestMany:
         assert all(row["stream"] == f"s{row['range'] % 10}" for row in found)
         assert [row["range"] for row in ends] == list(range(10_000))
 
-    def test_a_reader_that_goes_away_is_forgotten(self, api: Api) -> None:
-        """In the middle of a response that is larger than any buffer; others go on."""
+    def test_a_disconnected_reader_does_not_affect_others(self, api: Api) -> None:
+        """It disconnects during a response that is larger than any buffer."""
         bucket = api.new_bucket()
         path = api.create(path=api.in_bucket(bucket, "s"))
         for _ in range(8):

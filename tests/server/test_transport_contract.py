@@ -266,7 +266,7 @@ def test_snapshot_in_chunks(api: Api, stream: str) -> None:
     assert api.get(f"{stream}/snapshot/{tail}").body == b"one two"
 
 
-def test_snapshot_that_is_refused(api: Api, stream: str) -> None:
+def test_snapshot_that_is_rejected(api: Api, stream: str) -> None:
     headers = {"Content-Type": "text/plain"}
     beyond = f"{stream}/snapshot/0000000000000009_0000000000000009"
     check_problem(api.request("PUT", beyond, headers, b"x"), 409)
@@ -363,7 +363,7 @@ def test_preflight(api: Api) -> None:
 
 
 def test_body_above_the_limit(api: Api) -> None:
-    """It is refused by its length, before it is sent."""
+    """It is rejected by its Content-Length, before it is sent."""
     path = api.create()
     with api.connect() as connection:
         head = f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\n"

@@ -14,7 +14,7 @@ BODY_BYTES_MAX = 64 << 10
 
 @pytest.fixture(scope="session")
 def wire_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """On RocksDB, so that appends are answered later than reads, as they are for users."""
+    """On RocksDB, so that appends take longer than reads, as in production."""
     data_dir = tmp_path_factory.mktemp("wire")
     options = ("--body-bytes-max", str(BODY_BYTES_MAX), "--long-poll-s", "1")
     with ServerProcess(data_dir, *options) as server:

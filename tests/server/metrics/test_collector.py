@@ -1,4 +1,4 @@
-"""Spans on their way: to a collector, to one that is not there, and without the library."""
+"""Export of spans: to a collector, to one that is unreachable, and without the library."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ def test_a_server_sends_its_spans_to_a_collector(
         assert api.request("GET", f"{path}?offset=-1&{SECRET}={SECRET}").status == 200
         spans = collector.until(lambda spans: {"read", "commit"} <= {span.name for span in spans})
         api.close()
-        # What is still in the queue is sent at the end.
+        # Spans that are still queued are sent at shutdown.
         with api.connect() as connection:
             assert connection.request("HEAD", path, {}).status == 200
-        # uvicorn ends by the signal that stopped it.
+        # uvicorn exits with the signal that stopped it.
         assert server.terminate() in (0, -signal.SIGTERM)
     assert "head" in {span.name for span in collector.spans}
     by_name = {span.name: span for span in spans}
@@ -131,8 +131,8 @@ def test_a_server_sends_its_spans_to_a_collector(
     assert names == {"streams"}
 
 
-def test_a_collector_that_is_not_there_keeps_nobody_waiting(tmp_path: Path) -> None:
-    # A port that is taken, and that nobody listens on.
+def test_an_unreachable_collector_does_not_delay_requests_or_shutdown(tmp_path: Path) -> None:
+    # A port that is bound, and on which no process listens.
     nobody = socket.socket()
     nobody.bind(("127.0.0.1", 0))
     endpoint = f"http://127.0.0.1:{nobody.getsockname()[1]}"
@@ -145,7 +145,7 @@ def test_a_collector_that_is_not_there_keeps_nobody_waiting(tmp_path: Path) -> N
         assert server.terminate() == 0
 
 
-def test_without_the_library_the_server_says_what_to_install(tmp_path: Path) -> None:
+def test_without_the_library_the_error_names_the_package_to_install(tmp_path: Path) -> None:
     missing = tmp_path / "opentelemetry"
     missing.mkdir()
     (missing / "__init__.py").write_text("raise ImportError('not installed')\n")
@@ -161,7 +161,7 @@ def test_without_the_library_the_server_says_what_to_install(tmp_path: Path) -> 
     assert b"Traceback" not in ended.stderr
 
 
-def test_without_traces_nothing_of_them_is_loaded() -> None:
+def test_without_tracing_its_modules_are_not_imported() -> None:
     code = (
         "import sys, tailrace.server.lifecycle; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
