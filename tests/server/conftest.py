@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.server import AsgiServerProcess, BaseServerProcess, ServerProcess
 from tests.support.streams import Api
@@ -37,6 +38,14 @@ Start = Callable[..., BaseServerProcess]
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "every_kind: run on every kind of server in both tiers")
+    settings.register_profile(
+        "server",
+        max_examples=40 if config.getoption("--all-tests") else 15,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.http import format_request
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 
@@ -42,7 +41,7 @@ def test_append_to_a_stream_that_does_not_exist_is_404(api: Api) -> None:
     assert api.head(path).status == 404
 
 
-@pytest.mark.parametrize("sent", [b"", None])
+@for_each("sent", [b"", None])
 def test_empty_body_is_400(api: Api, sent: bytes | None) -> None:
     """An empty POST is malformed unless it closes the stream."""
     path = api.create()
@@ -78,7 +77,7 @@ def test_missing_content_type_is_400(api: Api) -> None:
     check_problem(api.post(path, b"x", content_type=None), 400, "content-type-missing")
 
 
-@pytest.mark.parametrize("content_type", ["application/json", "nonsense", "", "a/b; c"])
+@for_each("content_type", ["application/json", "nonsense", "", "a/b; c"])
 def test_close_only_ignores_the_content_type(api: Api, content_type: str) -> None:
     """If the body is empty, servers must not reject a request for its Content-Type."""
     path = api.create()
@@ -86,9 +85,7 @@ def test_close_only_ignores_the_content_type(api: Api, content_type: str) -> Non
     assert (response.status, response.headers["stream-closed"]) == (204, "true")
 
 
-@pytest.mark.parametrize(
-    "charset", ["text/plain;charset=utf-8", "TEXT/plain", "text/Plain; a=b; c"]
-)
+@for_each("charset", ["text/plain;charset=utf-8", "TEXT/plain", "text/Plain; a=b; c"])
 def test_content_types_are_compared_without_case_and_parameters(api: Api, charset: str) -> None:
     """`text/plain; charset=utf-8` matches `text/plain`."""
     path = api.create("text/plain")
@@ -98,7 +95,7 @@ def test_content_types_are_compared_without_case_and_parameters(api: Api, charse
 # -- Stream-Seq ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("last", "next_one"),
     [
         ("1", "2"),

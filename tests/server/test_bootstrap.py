@@ -9,11 +9,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.server.test_compression import DECODERS
 from tests.support.http import Connection, Response
+from tests.support.looping import for_each
 from tests.support.multipart import Part, boundary_of, parts_of
 from tests.support.publishing import (
     INLINE_BYTES_MAX,
@@ -42,8 +43,8 @@ NOISE = random.Random("bootstrap").randbytes(3 * MIB + 7)
 # -- X§3.1: request --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize(
+@for_each("method", ["GET", "HEAD"])
+@for_each(
     "query",
     ["live=sse", "live=long-poll", "live=false", "live=", "live", "live=x", "x=1&%6Cive=sse"],
 )
@@ -56,7 +57,7 @@ def test_any_live_parameter_is_400(api: Api, query: str, method: str) -> None:
     assert response.status == 400
 
 
-@pytest.mark.parametrize(
+@for_each(
     "query",
     ["x=1", "offset=-1", "cursor=5&x", "live2=sse", "", "offset=&offset=", "cursor=%FF"],
 )
@@ -100,7 +101,7 @@ def test_the_exact_response(api: Api) -> None:
     ).replace(b"BOUNDARY", boundary)
 
 
-@pytest.mark.parametrize("content_type", [TEXT, JSON])
+@for_each("content_type", [TEXT, JSON])
 def test_without_a_snapshot_the_first_part_is_empty(api: Api, content_type: str) -> None:
     """Its type is application/octet-stream, the offset is -1, and all messages follow."""
     path = new_stream(api, content_type, b"1", b"2")
@@ -111,7 +112,7 @@ def test_without_a_snapshot_the_first_part_is_empty(api: Api, content_type: str)
     assert (found.next_offset, found.up_to_date) == (api.tail(path), True)
 
 
-@pytest.mark.parametrize("content_type", [TEXT, JSON, OCTETS])
+@for_each("content_type", [TEXT, JSON, OCTETS])
 def test_an_empty_stream_has_one_empty_part(api: Api, content_type: str) -> None:
     path = new_stream(api, content_type)
     found = bootstrap(api, path)
@@ -128,7 +129,7 @@ def test_an_empty_snapshot_differs_from_no_snapshot(api: Api) -> None:
     assert (found.snapshot_offset, found.updates) == (offset(1, 3), [])
 
 
-@pytest.mark.parametrize("size", [0, 1, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, len(NOISE)])
+@for_each("size", [0, 1, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, len(NOISE)])
 def test_the_first_part_is_the_raw_snapshot_with_its_type(api: Api, size: int) -> None:
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), NOISE[:size], "application/x-state; v=2")
@@ -137,7 +138,7 @@ def test_the_first_part_is_the_raw_snapshot_with_its_type(api: Api, size: int) -
     assert found.updates == [Part(TEXT, b"def")]
 
 
-@pytest.mark.parametrize("content_type", ["Text/Plain; Charset=utf-8", "image/png", "a/b;c"])
+@for_each("content_type", ["Text/Plain; Charset=utf-8", "image/png", "a/b;c"])
 def test_each_update_has_the_content_type_of_the_stream(api: Api, content_type: str) -> None:
     """With the exact spelling of the create."""
     path = new_stream(api, content_type, b"one", b"two", b"three")
@@ -250,13 +251,7 @@ NASTY = st.lists(
     ),
     max_size=6,
 ).map(b"".join)
-fuzz = settings(
-    max_examples=40,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+fuzz = settings.get_profile("server")
 
 
 @given(
@@ -369,8 +364,8 @@ def test_bootstrap_works_where_reads_are_410(api: Api) -> None:
 # -- codings, versions, connections ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("coding", DECODERS)
-@pytest.mark.parametrize("size", [2000, len(NOISE)])
+@for_each("coding", DECODERS)
+@for_each("size", [2000, len(NOISE)])
 def test_a_bootstrap_is_compressed_if_accepted(api: Api, coding: str, size: int) -> None:
     path = new_stream(api, TEXT, b"abc", *[b"the same again " * 50] * 5)
     publish(api, path, offset(1, 3), NOISE[:size])
@@ -473,7 +468,7 @@ def resident_bytes(api: Api) -> int:
     return int(match[1]) << 10
 
 
-@pytest.mark.parametrize("what", ["messages", "snapshot"])
+@for_each("what", ["messages", "snapshot"])
 def test_unread_bootstraps_cost_little_memory(api: Api, what: str) -> None:
     """
     Sixteen clients request 256 MiB and do not read: the server buffers only small pieces.
@@ -510,7 +505,7 @@ def test_unread_bootstraps_cost_little_memory(api: Api, what: str) -> None:
     assert most - before < 96 * MIB, f"{(most - before) / MIB:.0f} MiB"
 
 
-@pytest.mark.parametrize("coding", ["identity", "gzip"])
+@for_each("coding", ["identity", "gzip"])
 def test_a_disconnected_client_holds_no_snapshot_file(api: Api, coding: str) -> None:
     """The file of a superseded snapshot is removed after the disconnect."""
     path = new_stream(api, TEXT, b"abc", b"def")

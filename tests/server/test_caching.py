@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api
 
 FULL = "public, max-age=60, stale-while-revalidate=300"
@@ -40,7 +39,7 @@ def test_matching_etag_is_304_without_a_body(api: Api) -> None:
     assert "content-length" not in again.headers or again.headers["content-length"] != "0"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "condition",
     [
         "{etag}",
@@ -61,7 +60,7 @@ def test_if_none_match_forms(api: Api, condition: str) -> None:
     assert (response.status, response.headers["etag"]) == (304, etag)
 
 
-@pytest.mark.parametrize("condition", ['"other"', "", "{bare}", '"{bare}', "x{etag}", "{etag}x"])
+@for_each("condition", ['"other"', "", "{bare}", '"{bare}', "x{etag}", "{etag}x"])
 def test_an_etag_that_does_not_match_is_200(api: Api, condition: str) -> None:
     path = api.create(body=b"abc")
     etag = api.get(path).headers["etag"]
@@ -77,7 +76,7 @@ def test_new_data_changes_the_etag(api: Api) -> None:
     assert (response.status, response.body) == (200, b"abcdef")
 
 
-@pytest.mark.parametrize("where", ["start", "tail"])
+@for_each("where", ["start", "tail"])
 def test_closure_changes_the_etag(api: Api, where: str) -> None:
     """Even without new data: a 304 must not hide the closure."""
     path = api.create(body=b"abc")
@@ -134,7 +133,7 @@ def test_responses_that_must_not_be_cached(short: Api) -> None:
     assert {response.headers["cache-control"] for response in responses} == {"no-store"}
 
 
-@pytest.mark.parametrize("ttl", [1, 5, 30, 59, 60, 61, 100, 359, 360, 10_000])
+@for_each("ttl", [1, 5, 30, 59, 60, 61, 100, 359, 360, 10_000])
 def test_nothing_is_cached_beyond_the_ttl_of_a_stream(api: Api, ttl: int) -> None:
     """max-age and stale-while-revalidate together end with the TTL."""
     path = api.create(body=b"abc", headers={"Stream-TTL": str(ttl)})
@@ -175,7 +174,7 @@ def test_cursor_is_the_number_of_the_interval(api: Api) -> None:
     assert low <= cursor <= int(time.time() - EPOCH) // 20
 
 
-@pytest.mark.parametrize("ahead", [0, 1, 1000, 10**9])
+@for_each("ahead", [0, 1, 1000, 10**9])
 def test_cursor_is_strictly_greater_than_the_clients(api: Api, ahead: int) -> None:
     """If the client's is the current one or later, the response's is later by a jitter."""
     path = api.create(body=b"abc")
@@ -191,7 +190,7 @@ def test_cursor_is_strictly_greater_than_the_clients(api: Api, ahead: int) -> No
     assert len(responses) > 1
 
 
-@pytest.mark.parametrize("cursor", ["0", "1", "12345", ""])
+@for_each("cursor", ["0", "1", "12345", ""])
 def test_an_old_cursor_gets_the_current_one(api: Api, cursor: str) -> None:
     """No jitter is added if the client's interval is over."""
     path = api.create(body=b"abc")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 OFFSET = re.compile(r"[0-9]{16}_[0-9]{16}")
@@ -156,9 +155,7 @@ def test_partial_data_is_neither_up_to_date_nor_closed(short: Api) -> None:
     assert response.headers["stream-closed"] == "true"
 
 
-@pytest.mark.parametrize(
-    "sizes", [[100], [101], [99, 1], [99, 2], [1, 100], [500, 1, 500], [50, 50, 50]]
-)
+@for_each("sizes", [[100], [101], [99, 1], [99, 2], [1, 100], [500, 1, 500], [50, 50, 50]])
 def test_a_chunk_ends_at_a_message_boundary(short: Api, sizes: list[int]) -> None:
     """It is at most the limit, or one single message that is larger."""
     path = short.create()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.looping import for_each
 from tests.support.publishing import KINDS_ONCE, publish
 from tests.support.streams import Api, check_problem
 
@@ -93,7 +94,7 @@ def test_an_unknown_position_requires_a_new_listing(api: Api) -> None:
     check_problem(api.get(missing, f"changed_since={good}"), 404, "bucket-not-found")
 
 
-@pytest.mark.parametrize("limit", [3, 1000])
+@for_each("limit", [3, 1000])
 def test_a_listing_and_then_its_changes_miss_nothing(api: Api, limit: int) -> None:
     """
     While streams are appended to, deleted and created again.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 
@@ -60,7 +59,7 @@ def test_a_rejected_append_and_close_does_not_close(api: Api) -> None:
     api.append(path, b"{}", content_type="application/json")
 
 
-@pytest.mark.parametrize("value", ["true", "TRUE", "True", "tRuE"])
+@for_each("value", ["true", "TRUE", "True", "tRuE"])
 def test_stream_closed_true_is_compared_without_case(api: Api, value: str) -> None:
     """§4.1."""
     path = api.create()

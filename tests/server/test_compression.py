@@ -7,9 +7,9 @@ import zlib
 from collections.abc import Callable
 
 import brotli
-import pytest
 import zstandard
 
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 
@@ -33,8 +33,8 @@ DECODERS: dict[str, Callable[[bytes], bytes]] = {
 LONG = b"All work and no play makes a dull stream. " * 200
 
 
-@pytest.mark.parametrize("coding", DECODERS)
-@pytest.mark.parametrize("size", [1025, 8_000, 32 << 10, 33 << 10, 300_000])
+@for_each("coding", DECODERS)
+@for_each("size", [1025, 8_000, 32 << 10, 33 << 10, 300_000])
 def test_each_coding_decodes_to_the_content(api: Api, coding: str, size: int) -> None:
     """With Content-Encoding and Vary, for every size."""
     content = (LONG * (size // len(LONG) + 1))[:size]
@@ -48,7 +48,7 @@ def test_each_coding_decodes_to_the_content(api: Api, coding: str, size: int) ->
     assert int(response.headers["content-length"]) == len(response.body)
 
 
-@pytest.mark.parametrize("coding", DECODERS)
+@for_each("coding", DECODERS)
 def test_json_arrays_are_compressed(api: Api, coding: str) -> None:
     """The decoded body is the array of an uncompressed response."""
     path = api.create("application/json", b"[" + b",".join([b'{"k":"v"}'] * 300) + b"]")
@@ -57,7 +57,7 @@ def test_json_arrays_are_compressed(api: Api, coding: str) -> None:
     assert DECODERS[coding](response.body) == plain
 
 
-@pytest.mark.parametrize("size", [0, 1, 1023, 1024])
+@for_each("size", [0, 1, 1023, 1024])
 def test_responses_of_up_to_1_kib_are_not_compressed(api: Api, size: int) -> None:
     """They have Vary too, since a larger response of the same URL depends on the header."""
     path = api.create(body=b"x" * size if size else None)
@@ -67,7 +67,7 @@ def test_responses_of_up_to_1_kib_are_not_compressed(api: Api, size: int) -> Non
     assert "accept-encoding" in response.headers["vary"].lower()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "accept",
     [
         None,
@@ -91,7 +91,7 @@ def test_a_response_is_not_compressed_if_the_client_does_not_accept_it(
     assert response.body == LONG
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("accept", "coding"),
     [
         ("gzip", "gzip"),
@@ -156,7 +156,7 @@ def test_event_streams_are_not_compressed(api: Api) -> None:
     assert LONG in response.body
 
 
-@pytest.mark.parametrize("waits", [False, True])
+@for_each("waits", [False, True])
 def test_long_poll_responses_are_compressed(api: Api, waits: bool) -> None:
     """Whether or not they waited."""
     path = api.create()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 OFFSET = re.compile(r"[0-9]{16}_[0-9]{16}")
@@ -37,7 +36,7 @@ def test_content_type_defaults_to_octet_stream(api: Api) -> None:
     assert api.request("PUT", path, {"Content-Type": "application/octet-stream"}).status == 200
 
 
-@pytest.mark.parametrize(
+@for_each(
     "spelling",
     [
         "Text/PLAIN; Charset=UTF-8",
@@ -67,7 +66,7 @@ def test_existing_stream_with_matching_configuration_is_200(api: Api) -> None:
     assert api.read_all(path) == b"abc"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("first", "second"),
     [
         ({"Content-Type": "text/plain"}, {"Content-Type": "text/html"}),
@@ -95,7 +94,7 @@ def test_existing_stream_with_another_configuration_is_409(
     assert api.facts(path) == before
 
 
-@pytest.mark.parametrize(
+@for_each(
     "headers",
     [
         {"Stream-TTL": "100"},
@@ -127,7 +126,7 @@ def test_closure_status_is_compared_with_the_current_one(api: Api) -> None:
     assert (response.status, response.headers["stream-closed"]) == (200, "true")
 
 
-@pytest.mark.parametrize("body", [b"", b"all there is"])
+@for_each("body", [b"", b"all there is"])
 def test_create_and_close_is_atomic(api: Api, body: bytes) -> None:
     """With Stream-Closed: true the body is the complete and final content."""
     path = api.path()
@@ -140,7 +139,7 @@ def test_create_and_close_is_atomic(api: Api, body: bytes) -> None:
     assert api.post(path, b"more").status == 409
 
 
-@pytest.mark.parametrize("value", ["false", "yes", "1", ""])
+@for_each("value", ["false", "yes", "1", ""])
 def test_stream_closed_with_another_value_is_ignored(api: Api, value: str) -> None:
     """§4.1: only `true` means closed."""
     path = api.path()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.support.looping import for_each
 from tests.support.publishing import (
     JSON,
     KINDS_ONCE,
@@ -74,8 +75,8 @@ def write_numbers(api: Api, path: str, failures: list[BaseException], *, publish
         writer.close()
 
 
-@pytest.mark.parametrize("follow", FOLLOW.values(), ids=FOLLOW)
-@pytest.mark.parametrize("publishing", [0, 25], ids=["without-snapshots", "with-snapshots"])
+@for_each("follow", FOLLOW.values())
+@for_each("publishing", [0, 25])
 def test_a_bootstrap_and_the_reads_after_it_have_each_message_once(
     api: Api, follow: Callable[[Api, str, str], Iterator[int]], publishing: int
 ) -> None:
@@ -135,7 +136,7 @@ def test_binary_messages_after_a_bootstrap_are_base64_in_sse(api: Api) -> None:
 # -- readers that fall behind retention ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["", "&live=long-poll", "&live=sse"])
+@for_each("mode", ["", "&live=long-poll", "&live=sse"])
 def test_a_reader_that_reconnects_behind_retention_is_410(api: Api, mode: str) -> None:
     """With Stream-Earliest-Offset; after a bootstrap it can continue."""
     path = new_stream(api, TEXT, b"abc", b"def", b"ghi")
@@ -201,7 +202,7 @@ def test_a_slow_event_stream_continues_if_it_is_not_behind_retention(api: Api) -
 # -- readers at the tail when a snapshot is published ----------------------------------------------
 
 
-@pytest.mark.parametrize("size", [5, 1 << 19], ids=["small", "large"])
+@for_each("size", [5, 1 << 19])
 def test_a_snapshot_at_the_tail_does_not_end_an_event_stream_there(api: Api, size: int) -> None:
     """Its next event is the next message."""
     path = new_stream(api, TEXT, b"abc")
@@ -215,7 +216,7 @@ def test_a_snapshot_at_the_tail_does_not_end_an_event_stream_there(api: Api, siz
             assert (control.json["streamNextOffset"], control.json["upToDate"]) == (tail, True)
 
 
-@pytest.mark.parametrize("at", ["tail", "now"])
+@for_each("at", ["tail", "now"])
 def test_a_snapshot_at_the_tail_does_not_end_a_long_poll_there(api: Api, at: str) -> None:
     """The response has the next message."""
     path = new_stream(api, TEXT, b"abc")

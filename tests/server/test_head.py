@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_common
 
 
@@ -41,7 +40,7 @@ def test_head_returns_the_remaining_ttl(api: Api) -> None:
     assert "stream-expires-at" not in response.headers
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sent", "returned"),
     [
         ("2099-01-02T03:04:05Z", "2099-01-02T03:04:05Z"),
@@ -68,9 +67,7 @@ def test_head_returns_the_tail_after_every_append(api: Api) -> None:
         assert api.tail(path) == tail
 
 
-@pytest.mark.parametrize(
-    "query", ["offset=-1", "offset=now&live=sse", "live=long-poll", "offset=bad"]
-)
+@for_each("query", ["offset=-1", "offset=now&live=sse", "live=long-poll", "offset=bad"])
 def test_head_ignores_the_parameters_of_reads(api: Api, query: str) -> None:
     """It neither waits nor fails."""
     path = api.create(body=b"x")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
 from tests.support.http import Connection, Response
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 TEXT = "text/plain"
@@ -81,7 +80,7 @@ def test_timeout_is_204_with_offset_up_to_date_and_cursor(short: Api) -> None:
         assert "etag" not in response.headers
 
 
-@pytest.mark.parametrize("offset", ["tail", "now"])
+@for_each("offset", ["tail", "now"])
 def test_tail_of_a_closed_stream_is_204_at_once(api: Api, offset: str) -> None:
     """On this server the long-poll timeout is longer than the timeout of the connection."""
     path = api.create(body=b"abc", headers={"Stream-Closed": "true"})

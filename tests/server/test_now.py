@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api
 
 JSON = "application/json"
 
 
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize(
+@for_each("closed", [False, True])
+@for_each(
     ("content_type", "body", "empty"),
     [
         ("text/plain", b"abc", b""),
@@ -95,7 +94,7 @@ def test_sse_on_a_closed_stream(api: Api) -> None:
     assert control.json["streamNextOffset"] == tail
 
 
-@pytest.mark.parametrize("query", ["offset=now", "offset=now&live=long-poll"])
+@for_each("query", ["offset=now", "offset=now&live=long-poll"])
 def test_now_on_an_empty_closed_stream(api: Api, query: str) -> None:
     """The response has the closure at once."""
     path = api.create(headers={"Stream-Closed": "true"})

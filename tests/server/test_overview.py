@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from tailrace.server.guard.access.token_editor import add_token
+from tests.support.looping import for_each
 from tests.support.publishing import KINDS_ONCE
 from tests.support.server import ServerProcess
 from tests.support.streams import Api, check_common, check_problem, wait_until
@@ -96,7 +97,7 @@ class TestBuckets:
             assert (response.status, response.body) == (200, b"")
             assert response.headers["cache-control"] == "no-store"
 
-    @pytest.mark.parametrize("limit", ["0", "1001", "x", "-1", ""])
+    @for_each("limit", ["0", "1001", "x", "-1", ""])
     def test_an_invalid_limit_is_400(self, api: Api, limit: str) -> None:
         for what in ("buckets", "paths"):
             response = api.request("GET", f"{api.server.base_path}/-/{what}?limit={limit}")
@@ -213,7 +214,7 @@ class TestAbout:
         refused(api, "about", 404, "bucket-not-found", bucket=stem() + "none", stream="s")
         refused(api, "about", 404, "stream-not-found", bucket=api.new_bucket(), stream="s")
 
-    @pytest.mark.parametrize(
+    @for_each(
         "query",
         [{}, {"bucket": "abcd"}, {"stream": "s"}, {"path": "a", "bucket": "abcd", "stream": "s"}],
     )
@@ -254,7 +255,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, dic
 class TestAccess:
     """A principal sees only the buckets and streams that it may read."""
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("who", "buckets", "paths"),
         [
             ("all", ["alpha", "beta-log"], ["other", "team/a", "teams/a"]),
@@ -285,7 +286,7 @@ class TestAccess:
             assert (names(page), page["has_more"]) == (["alpha"], False)
             assert names(ask(api, "buckets", tokens[who], after="alpha")) == []
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("who", "query", "status"),
         [
             ("all", "bucket=alpha&stream=x-1", 200),

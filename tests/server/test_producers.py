@@ -8,6 +8,7 @@ import pytest
 
 from tests.server.conftest import KINDS
 from tests.support.http import Response
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 MAX = 2**53 - 1
@@ -77,7 +78,7 @@ def test_a_gap_is_409_with_expected_and_received(api: Api) -> None:
     check_accepted(api.post(path, b"1", claim(0, 1)), 0, 1)
 
 
-@pytest.mark.parametrize("epoch", [0, 1, 7, MAX])
+@for_each("epoch", [0, 1, 7, MAX])
 def test_an_unknown_producer_starts_at_any_epoch_with_seq_0(api: Api, epoch: int) -> None:
     """Otherwise 409 with Producer-Expected-Seq: 0."""
     path = api.create()
@@ -172,7 +173,7 @@ def test_a_duplicate_is_acknowledged_before_its_content_is_checked(api: Api) -> 
 # -- closing -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("body", [b"", b"end"])
+@for_each("body", [b"", b"end"])
 def test_a_producer_can_close_and_retry(api: Api, body: bytes) -> None:
     """Each retry of the batch that closed the stream is 204 with Stream-Closed."""
     path = api.create()

@@ -17,6 +17,7 @@ import pytest
 from tests.server.conftest import Start
 from tests.support.chance import seeded
 from tests.support.http import Connection, Response, format_request
+from tests.support.looping import for_each
 from tests.support.publishing import (
     CHUNK_BYTES,
     INLINE_BYTES_MAX,
@@ -99,8 +100,8 @@ def pieces(chance: random.Random, size: int) -> Iterator[int]:
 # -- sizes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-@pytest.mark.parametrize("size", SIZES)
+@for_each("chunked", [False, True])
+@for_each("size", SIZES)
 def test_a_snapshot_of_any_size_can_be_sent_in_any_pieces(
     api: Api, size: int, chunked: bool
 ) -> None:
@@ -121,7 +122,7 @@ def test_a_snapshot_of_any_size_can_be_sent_in_any_pieces(
         wait_for_files(api, before, int(size > INLINE_BYTES_MAX))
 
 
-@pytest.mark.parametrize("size", [INLINE_BYTES_MAX, 2 * CHUNK_BYTES])
+@for_each("size", [INLINE_BYTES_MAX, 2 * CHUNK_BYTES])
 def test_head_body_and_the_next_request_can_be_in_one_packet(api: Api, size: int) -> None:
     path = new_stream(api, TEXT, b"abc")
     with api.connect(30.0) as connection:
@@ -141,8 +142,8 @@ def test_a_chunked_body_can_have_trailers_and_extensions(api: Api) -> None:
     assert read_snapshot(api, path, offset(1, 3)) == b"state"
 
 
-@pytest.mark.parametrize("form", ["path", "whole-url"])
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+@for_each("form", ["path", "whole-url"])
+@for_each("chunked", [False, True])
 def test_body_bytes_max_does_not_apply_to_snapshots(start: Start, form: str, chunked: bool) -> None:
     """Also if the target is an absolute URL (RFC 9112, 3.2.2)."""
     api = Api(start("--body-bytes-max", "1000"))
@@ -155,7 +156,7 @@ def test_body_bytes_max_does_not_apply_to_snapshots(start: Start, form: str, chu
     api.close()
 
 
-@pytest.mark.parametrize("size", [1000, len(NOISE)], ids=["small", "large"])
+@for_each("size", [1000, len(NOISE)])
 def test_a_client_of_http_1_0_can_publish(api: Api, size: int) -> None:
     path = new_stream(api, TEXT, b"abc")
     with api.connect(30.0) as connection:
@@ -190,8 +191,8 @@ def test_concurrent_uploads_do_not_mix(api: Api) -> None:
 # -- Expect: 100-continue --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-@pytest.mark.parametrize("size", [5, 2 * CHUNK_BYTES])
+@for_each("chunked", [False, True])
+@for_each("size", [5, 2 * CHUNK_BYTES])
 def test_a_client_that_expects_100_gets_it_and_then_204(api: Api, size: int, chunked: bool) -> None:
     path = new_stream(api, TEXT, b"abc")
     body = NOISE[:size]
@@ -210,8 +211,8 @@ REFUSED: dict[str, tuple[str, str, int]] = {
 }
 
 
-@pytest.mark.parametrize("size", [5, 2 * CHUNK_BYTES])
-@pytest.mark.parametrize(("stream", "at", "status"), REFUSED.values(), ids=REFUSED)
+@for_each("size", [5, 2 * CHUNK_BYTES])
+@for_each(("stream", "at", "status"), REFUSED.values())
 def test_a_client_that_expects_100_is_rejected_before_it_sends(
     api: Api, stream: str, at: str, status: int, size: int
 ) -> None:
@@ -227,7 +228,7 @@ def test_a_client_that_expects_100_is_rejected_before_it_sends(
     assert response.interim == []
 
 
-@pytest.mark.parametrize("header", ["Content-Type", "Content-Encoding"])
+@for_each("header", ["Content-Type", "Content-Encoding"])
 def test_a_client_that_expects_100_is_rejected_for_its_headers(api: Api, header: str) -> None:
     path = new_stream(api, TEXT, b"abc")
     with api.connect() as connection:
@@ -248,7 +249,7 @@ def test_a_client_that_expects_100_is_rejected_if_the_body_is_too_large(start: S
     api.close()
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+@for_each("chunked", [False, True])
 def test_a_large_upload_is_rejected_before_it_is_sent(api: Api, chunked: bool) -> None:
     """Without Expect: a client that reads early can stop."""
     path = new_stream(api, TEXT, b"abc")
@@ -271,8 +272,8 @@ WAYS_TO_GO: dict[str, Callable[[Connection], None]] = {
 }
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-@pytest.mark.parametrize("go", WAYS_TO_GO.values(), ids=WAYS_TO_GO)
+@for_each("chunked", [False, True])
+@for_each("go", WAYS_TO_GO.values())
 def test_an_upload_of_a_client_that_disconnects_leaves_no_file(
     api: Api, go: Callable[[Connection], None], chunked: bool
 ) -> None:
@@ -303,7 +304,7 @@ def test_a_small_upload_that_is_cut_off_changes_nothing(api: Api) -> None:
     assert "stream-snapshot-offset" not in api.head(path).headers
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+@for_each("chunked", [False, True])
 def test_an_upload_that_is_too_large_leaves_no_file(start: Start, chunked: bool) -> None:
     """A chunked body is 413 as soon as it exceeds the limit."""
     api = Api(start(*LIMITED))
@@ -322,12 +323,11 @@ def test_an_upload_that_is_too_large_leaves_no_file(start: Start, chunked: bool)
     api.close()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("at", "body", "status"),
     [(offset(1, 3), b"other", 409), (offset(2, 6), b"later", 410)],
-    ids=["same-offset", "later-offset"],
 )
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+@for_each("chunked", [False, True])
 def test_an_upload_that_is_superseded_meanwhile_leaves_no_file(
     api: Api, at: str, body: bytes, status: int, chunked: bool
 ) -> None:
@@ -355,7 +355,7 @@ def test_an_upload_to_a_stream_that_is_deleted_meanwhile_is_404(api: Api) -> Non
     wait_for_files(api, before, 0)
 
 
-@pytest.mark.parametrize("size", [1000, len(NOISE)], ids=["small", "large"])
+@for_each("size", [1000, len(NOISE)])
 def test_an_upload_is_not_applied_to_a_stream_that_was_created_meanwhile(
     api: Api, size: int
 ) -> None:
@@ -381,7 +381,7 @@ def test_an_upload_is_not_applied_to_a_stream_that_was_created_meanwhile(
 # -- concurrent uploads ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1000, len(NOISE)], ids=["small", "large"])
+@for_each("size", [1000, len(NOISE)])
 def test_two_identical_uploads_at_one_offset_are_both_204(api: Api, size: int) -> None:
     """With one file."""
     path = new_stream(api, TEXT, b"abc")
@@ -398,7 +398,7 @@ def test_two_identical_uploads_at_one_offset_are_both_204(api: Api, size: int) -
     wait_for_files(api, before, int(size > INLINE_BYTES_MAX))
 
 
-@pytest.mark.parametrize("sizes", [(1000, 1000), (1000, len(NOISE)), (len(NOISE), len(NOISE))])
+@for_each("sizes", [(1000, 1000), (1000, len(NOISE)), (len(NOISE), len(NOISE))])
 def test_of_two_different_uploads_at_one_offset_one_is_204_and_one_409(
     api: Api, sizes: tuple[int, int]
 ) -> None:
@@ -465,7 +465,7 @@ def test_snapshot_creation_does_not_block_concurrent_appends(api: Api) -> None:
     assert bootstrap(api, path).messages == [b"<%d>" % number for number in range(50)]
 
 
-@pytest.mark.parametrize("size", [1000, 2 * CHUNK_BYTES], ids=["small", "large"])
+@for_each("size", [1000, 2 * CHUNK_BYTES])
 def test_requests_pipelined_behind_an_upload_are_processed_in_order(api: Api, size: int) -> None:
     """Pipelined on one connection, with two uploads among them."""
     path = new_stream(api, TEXT, b"abc", b"def")

@@ -12,6 +12,7 @@ import pytest
 from tests.server.conftest import Start
 from tests.server.test_compression import DECODERS
 from tests.support.http import request
+from tests.support.looping import for_each
 from tests.support.publishing import (
     INLINE_BYTES_MAX,
     JSON,
@@ -40,7 +41,7 @@ TEXTUAL = b"A snapshot that can be made smaller. " * 100
 # -- X§2.1: offsets --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content_type", "appends"),
     [(JSON, [b'[1,"two",[3]]', b"4"]), (TEXT, [b"abc", b"d", b"ef"])],
 )
@@ -86,7 +87,7 @@ def test_every_stream_next_offset_is_a_snapshot_offset(api: Api) -> None:
 # -- X§2.2: publish --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("body", [b"", b"state", LARGE], ids=["empty", "small", "large"])
+@for_each("body", [b"", b"state", LARGE])
 def test_publish_is_204(api: Api, body: bytes) -> None:
     """Without a body, and with Stream-Next-Offset."""
     path = new_stream(api, TEXT, b"abc", b"def")
@@ -123,7 +124,7 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize("token", MALFORMED)
+@for_each("token", MALFORMED)
 def test_an_invalid_offset_is_400(api: Api, token: str) -> None:
     """Also the sentinels of reads: a snapshot covers a range that ends at a message."""
     path = new_stream(api, TEXT, b"abc", b"def")
@@ -131,7 +132,7 @@ def test_an_invalid_offset_is_400(api: Api, token: str) -> None:
     assert "stream-snapshot-offset" not in api.head(path).headers
 
 
-@pytest.mark.parametrize("end", ["%0A", "%0D%0A", "%20"])
+@for_each("end", ["%0A", "%0D%0A", "%20"])
 def test_an_offset_with_a_trailing_newline_is_400(api: Api, end: str) -> None:
     """`$` in a pattern would accept it; an ASGI framework may respond first."""
     path = new_stream(api, TEXT, b"abc", b"def")
@@ -139,10 +140,9 @@ def test_an_offset_with_a_trailing_newline_is_400(api: Api, end: str) -> None:
     assert "stream-snapshot-offset" not in api.head(path).headers
 
 
-@pytest.mark.parametrize(
+@for_each(
     "at",
     [offset(0, 1), offset(1, 1), offset(1, 4), offset(0, 3), offset(2, 3), offset(1, 6)],
-    ids=["inside", "inside-as-1", "between", "fewer-messages", "more-messages", "tail-as-1"],
 )
 def test_an_offset_that_is_not_a_message_boundary_is_400(api: Api, at: str) -> None:
     """Inside a message, or with the wrong message number."""
@@ -151,7 +151,7 @@ def test_an_offset_that_is_not_a_message_boundary_is_400(api: Api, at: str) -> N
     assert "stream-snapshot-offset" not in api.head(path).headers
 
 
-@pytest.mark.parametrize("at", [offset(0, 2), offset(2, 2), offset(1, 3), offset(2, 5)])
+@for_each("at", [offset(0, 2), offset(2, 2), offset(1, 3), offset(2, 5)])
 def test_an_offset_inside_an_element_of_a_json_batch_is_400(api: Api, at: str) -> None:
     """A batch has boundaries only between its elements."""
     # Stored as `1,` `"two",` `3,`.
@@ -159,7 +159,7 @@ def test_an_offset_inside_an_element_of_a_json_batch_is_400(api: Api, at: str) -
     check_problem(put_snapshot(api, path, at, b"state"), 400, "offset-misaligned")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("at", "rest"),
     [(START, b'[1,"two",3]'), (offset(1, 2), b'["two",3]'), (offset(2, 8), b"[3]")],
 )
@@ -186,9 +186,7 @@ def test_publish_to_a_stream_that_does_not_exist_is_404(api: Api) -> None:
     assert api.head(path).status == 404
 
 
-@pytest.mark.parametrize(
-    "at", [offset(3, 7), offset(2, 7), offset(3, 6), "9" * 16 + "_" + "9" * 16]
-)
+@for_each("at", [offset(3, 7), offset(2, 7), offset(3, 6), "9" * 16 + "_" + "9" * 16])
 def test_an_offset_past_the_tail_is_409(api: Api, at: str) -> None:
     """In bytes, in messages, or in both."""
     path = new_stream(api, TEXT, b"abc", b"def")
@@ -204,7 +202,7 @@ def test_an_offset_past_the_tail_is_accepted_once_the_stream_reaches_it(api: Api
     publish(api, path, offset(2, 6), b"state")
 
 
-@pytest.mark.parametrize("at", [START, offset(1, 3), offset(1, 1)])
+@for_each("at", [START, offset(1, 3), offset(1, 1)])
 def test_an_offset_before_the_earliest_retained_one_is_410(api: Api, at: str) -> None:
     """With the earliest offset; the visible snapshot does not change."""
     path = new_stream(api, TEXT, b"abc", b"def", b"ghi")
@@ -215,7 +213,7 @@ def test_an_offset_before_the_earliest_retained_one_is_410(api: Api, at: str) ->
     assert read_snapshot(api, path, offset(2, 6)) == b"state"
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+@for_each("chunked", [False, True])
 def test_a_snapshot_over_the_size_limit_is_413(start: Start, chunked: bool) -> None:
     """One of exactly the limit is accepted; appends have their own limit."""
     api = Api(start(*LIMITED))
@@ -233,7 +231,7 @@ def test_a_snapshot_over_the_size_limit_is_413(start: Start, chunked: bool) -> N
     api.close()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content_type",
     [
         TEXT,
@@ -254,7 +252,7 @@ def test_the_content_type_is_stored_and_returned_exactly(api: Api, content_type:
     assert api.head(path).headers["content-type"] == OCTETS
 
 
-@pytest.mark.parametrize("stream_type", [TEXT, JSON])
+@for_each("stream_type", [TEXT, JSON])
 def test_the_content_type_defaults_to_application_octet_stream(api: Api, stream_type: str) -> None:
     """Not to the content type of the stream."""
     path = new_stream(api, stream_type, b"1")
@@ -262,14 +260,14 @@ def test_the_content_type_defaults_to_application_octet_stream(api: Api, stream_
     assert api.get(f"{path}/snapshot/{api.tail(path)}").headers["content-type"] == OCTETS
 
 
-@pytest.mark.parametrize("content_type", ["nonsense", "a/b, c/d", "text/plain x", "té/xt", "/"])
+@for_each("content_type", ["nonsense", "a/b, c/d", "text/plain x", "té/xt", "/"])
 def test_an_invalid_content_type_is_400(api: Api, content_type: str) -> None:
     path = new_stream(api, TEXT, b"abc")
     check_problem(put_snapshot(api, path, offset(1, 3), b"state", content_type), 400)
     assert "stream-snapshot-offset" not in api.head(path).headers
 
 
-@pytest.mark.parametrize("body", [b"state", LARGE], ids=["small", "large"])
+@for_each("body", [b"state", LARGE])
 def test_two_content_types_are_400(api: Api, body: bytes) -> None:
     path = new_stream(api, TEXT, b"abc")
     with api.connect() as connection:
@@ -290,7 +288,7 @@ def test_a_snapshot_with_a_content_encoding_is_rejected(api: Api) -> None:
     assert put_snapshot(api, path, offset(1, 3), b"state", headers=headers).status == 204
 
 
-@pytest.mark.parametrize("body", [b"", b"state", LARGE], ids=["empty", "small", "large"])
+@for_each("body", [b"", b"state", LARGE])
 def test_the_same_snapshot_again_is_204(api: Api, body: bytes) -> None:
     """A client that lost the response can retry; nothing changes."""
     path = new_stream(api, TEXT, b"abc", b"def")
@@ -303,7 +301,7 @@ def test_the_same_snapshot_again_is_204(api: Api, body: bytes) -> None:
     assert (after.body, after.headers["etag"]) == (body, before.headers["etag"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "content_type"),
     [
         (b"other", TEXT),
@@ -328,7 +326,7 @@ def test_another_snapshot_at_the_same_offset_is_409(
     assert after.headers["etag"] == before.headers["etag"]
 
 
-@pytest.mark.parametrize("sizes", list(itertools.product([10, len(LARGE)], repeat=2)))
+@for_each("sizes", list(itertools.product([10, len(LARGE)], repeat=2)))
 def test_a_new_snapshot_replaces_the_visible_one_at_once(api: Api, sizes: tuple[int, int]) -> None:
     """The old one is 404, and all headers name the new one."""
     path = new_stream(api, TEXT, b"abc", b"def")
@@ -368,7 +366,7 @@ def test_every_offset_before_the_snapshot_is_410(api: Api) -> None:
         assert response.headers["stream-earliest-offset"] == offset(2, 6), query
 
 
-@pytest.mark.parametrize("mode", ["", "&live=long-poll"])
+@for_each("mode", ["", "&live=long-poll"])
 def test_the_snapshots_offset_and_every_later_one_are_retained(api: Api, mode: str) -> None:
     """Also `now`; misaligned offsets after it are 400."""
     path = new_stream(api, TEXT, b"abc", b"def", b"ghi", headers=None)
@@ -439,7 +437,7 @@ def test_publishing_does_not_change_the_state_of_writers(api: Api) -> None:
     assert api.append(path, b"def", claim | {"Producer-Seq": "1"}) == offset(2, 6)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@for_each("when", ["before", "after"])
 def test_a_closed_stream_can_have_snapshots(api: Api, when: str) -> None:
     """Published before or after closure; reads at the tail still have Stream-Closed."""
     path = new_stream(api, TEXT, b"abc", b"def")
@@ -462,7 +460,7 @@ def test_a_closed_stream_can_have_snapshots(api: Api, when: str) -> None:
 # -- X§2.3: read latest snapshot -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["plain", "caf%C3%A9%20%25%3F", "snapshot", "bootstrap", "a.b"])
+@for_each("name", ["plain", "caf%C3%A9%20%25%3F", "snapshot", "bootstrap", "a.b"])
 def test_the_latest_snapshot_is_a_307_to_its_url(api: Api, name: str) -> None:
     """Location is absolute and correct for any stream name."""
     path = new_stream(api, TEXT, b"abc", b"def", name=name)
@@ -524,7 +522,7 @@ def test_head_returns_the_offset_of_the_latest_snapshot(api: Api) -> None:
 # -- X§2.5: read snapshot --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("body", [b"", b"state", LARGE], ids=["empty", "small", "large"])
+@for_each("body", [b"", b"state", LARGE])
 def test_a_snapshot_is_returned_with_its_headers(api: Api, body: bytes) -> None:
     """Content-Type, Stream-Snapshot-Offset, Stream-Next-Offset, Stream-Up-To-Date."""
     path = new_stream(api, TEXT, b"abc", b"def")
@@ -567,7 +565,7 @@ def test_head_of_a_snapshot_has_the_headers_of_get(api: Api) -> None:
     }
 
 
-@pytest.mark.parametrize("at", [START, offset(1, 1), offset(2, 6), offset(3, 9)])
+@for_each("at", [START, offset(1, 1), offset(2, 6), offset(3, 9)])
 def test_a_snapshot_that_does_not_exist_is_404(api: Api, at: str) -> None:
     """At any offset, and also before the first snapshot."""
     path = new_stream(api, TEXT, b"abc", b"def")
@@ -587,7 +585,7 @@ def test_a_snapshot_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
         assert api.head(f"{path}/snapshot/{START}").status == 404
 
 
-@pytest.mark.parametrize("body", [b"", b"state", LARGE], ids=["empty", "small", "large"])
+@for_each("body", [b"", b"state", LARGE])
 def test_if_none_match_is_304(api: Api, body: bytes) -> None:
     """Without the bytes, but with the current Stream-Up-To-Date."""
     path = new_stream(api, TEXT, b"abc")
@@ -619,8 +617,8 @@ def test_each_snapshot_has_its_own_etag(api: Api) -> None:
     assert len(etags) == 4
 
 
-@pytest.mark.parametrize("coding", DECODERS)
-@pytest.mark.parametrize("size", [len(TEXTUAL), 3 << 20], ids=["small", "large"])
+@for_each("coding", DECODERS)
+@for_each("size", [len(TEXTUAL), 3 << 20])
 def test_snapshots_are_compressed_if_accepted(api: Api, coding: str, size: int) -> None:
     """Each coding is a variant with its own ETag."""
     body = (TEXTUAL * (size // len(TEXTUAL) + 1))[:size]
@@ -641,7 +639,7 @@ def test_snapshots_are_compressed_if_accepted(api: Api, coding: str, size: int) 
     assert api.get(target, headers={"If-None-Match": response.headers["etag"]}).status == 200
 
 
-@pytest.mark.parametrize("size", [0, 1024])
+@for_each("size", [0, 1024])
 def test_snapshots_of_up_to_1_kib_are_not_compressed(api: Api, size: int) -> None:
     path = new_stream(api, TEXT, b"abc")
     publish(api, path, offset(1, 3), b"s" * size)
@@ -664,7 +662,7 @@ def test_the_latest_snapshot_cannot_be_deleted(api: Api) -> None:
         assert bootstrap(api, path).snapshot.body == at.encode()
 
 
-@pytest.mark.parametrize("at", [START, offset(1, 3), offset(1, 2), offset(9, 99)])
+@for_each("at", [START, offset(1, 3), offset(1, 2), offset(9, 99)])
 def test_delete_of_a_snapshot_that_does_not_exist_is_404(api: Api, at: str) -> None:
     """With no snapshot, at another offset, or superseded; the visible one stays."""
     path = new_stream(api, TEXT, b"abc", b"def")
@@ -675,8 +673,8 @@ def test_delete_of_a_snapshot_that_does_not_exist_is_404(api: Api, at: str) -> N
     assert read_snapshot(api, path, offset(2, 6)) == b"state"
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-@pytest.mark.parametrize("token", ["-1", "now", "x", "0_0"])
+@for_each("method", ["GET", "DELETE"])
+@for_each("token", ["-1", "now", "x", "0_0"])
 def test_reading_or_deleting_a_snapshot_at_an_invalid_offset_is_404(
     api: Api, method: str, token: str
 ) -> None:
@@ -697,7 +695,7 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS)
+@for_each("encode", ENCODINGS.values())
 def test_the_offset_in_a_path_may_be_percent_encoded(
     api: Api, encode: Callable[[str], str]
 ) -> None:
@@ -740,7 +738,7 @@ def test_ordinary_reads_never_return_snapshot_bytes(api: Api) -> None:
         assert b"def" in events.raw
 
 
-@pytest.mark.parametrize("name", ["snapshot", "bootstrap", f"snapshot/{START}"])
+@for_each("name", ["snapshot", "bootstrap", f"snapshot/{START}"])
 def test_on_the_base_surface_snapshot_paths_are_ordinary_streams(api: Api, name: str) -> None:
     """Under /v1/stream paths have any depth, and there are no snapshots or bootstraps."""
     stream = f"{api.server.base_path}/v1/stream/flat-{random.randrange(1 << 60)}"
@@ -756,7 +754,7 @@ def test_on_the_base_surface_snapshot_paths_are_ordinary_streams(api: Api, name:
     assert api.request("DELETE", f"{stream}/{name}").status == 204
 
 
-@pytest.mark.parametrize("below", ["snapshot", "snapshot/" + START, "bootstrap"])
+@for_each("below", ["snapshot", "snapshot/" + START, "bootstrap"])
 def test_other_methods_are_405(api: Api, below: str) -> None:
     """With Allow; no stream of that name is created."""
     path = new_stream(api, TEXT, b"abc")
@@ -772,7 +770,7 @@ def test_other_methods_are_405(api: Api, below: str) -> None:
 # -- the end of a stream ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("body", [b"state", LARGE], ids=["small", "large"])
+@for_each("body", [b"state", LARGE])
 def test_a_stream_that_is_deleted_and_created_again_has_no_snapshot(api: Api, body: bytes) -> None:
     """All offsets of the new stream are retained."""
     path = new_stream(api, TEXT, b"abc", b"def")

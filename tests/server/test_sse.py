@@ -6,8 +6,7 @@ import base64
 import re
 import threading
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, EventStream, check_common, check_problem, text_of
 
 JSON = "application/json"
@@ -164,7 +163,7 @@ def test_an_event_stream_does_not_continue_with_a_stream_that_is_created_again(a
     assert [event.json.get("streamDeleted") for event in rest] == [True]
 
 
-@pytest.mark.parametrize("query", ["live=sse", "live=sse&offset=", "live=sse&offset=x"])
+@for_each("query", ["live=sse", "live=sse&offset=", "live=sse&offset=x"])
 def test_offset_is_required(api: Api, query: str) -> None:
     """An invalid offset is 400 as a whole response, not an event."""
     path = api.create()
@@ -179,7 +178,7 @@ def test_event_stream_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
 # -- content of data events ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "plain",
@@ -203,7 +202,6 @@ def test_event_stream_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
         "tab\t",
         "\u2028\u2029\x85",
     ],
-    ids=repr,
 )
 def test_text_is_delivered_unchanged(api: Api, text: str) -> None:
     """An event parsed as a browser does has the appended text, live and on catch-up."""
@@ -216,7 +214,7 @@ def test_text_is_delivered_unchanged(api: Api, text: str) -> None:
         assert text_of(late.until(tail=tail)) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sent", "lines"),
     [
         ("a\r\nb", ["a", "b"]),
@@ -225,7 +223,6 @@ def test_text_is_delivered_unchanged(api: Api, text: str) -> None:
         ("\r\n", ["", ""]),
         ("a\r", ["a", ""]),
     ],
-    ids=repr,
 )
 def test_each_kind_of_newline_starts_a_data_line(api: Api, sent: str, lines: list[str]) -> None:
     """CR, LF and CRLF become separate `data:` lines, so none ends the event early."""
@@ -248,7 +245,7 @@ def test_content_cannot_forge_a_control_event(api: Api) -> None:
     assert not any(event.json.get("streamClosed") for event in seen if event.kind == "control")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content_type",
     [
         "application/octet-stream",
@@ -275,7 +272,7 @@ def test_binary_streams_are_base64(api: Api, content_type: str) -> None:
             assert base64.b64decode(text, validate=True) == data[:size]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content_type",
     [
         JSON,

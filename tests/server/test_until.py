@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 JSON = "application/json"
@@ -85,7 +84,7 @@ def test_a_response_can_end_before_until(api: Api) -> None:
     assert found == b"a" * size + b"b" * size + b"c" * size
 
 
-@pytest.mark.parametrize("live", ["sse", "long-poll"])
+@for_each("live", ["sse", "long-poll"])
 def test_until_is_400_for_live_reads(api: Api, live: str) -> None:
     path = api.create(body=b"x")
     query = f"offset=-1&until={api.tail(path)}&live={live}"

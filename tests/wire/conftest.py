@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.server import ServerProcess
 from tests.support.streams import Api
 
 BODY_BYTES_MAX = 64 << 10
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the number of generated examples: more in `make test-all`."""
+    wanted = os.environ.get("TAILRACE_FUZZ_EXAMPLES")
+    settings.register_profile(
+        "wire",
+        max_examples=int(wanted or (200 if config.getoption("--all-tests") else 60)),
+        derandomize=wanted is None,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
 
 
 @pytest.fixture(scope="session")

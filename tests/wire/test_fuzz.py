@@ -3,35 +3,26 @@ Generated requests against a live server and a naive model of one stream.
 
 After every example: no 500, no hang (every read has a timeout), the process runs, and the content
 of the stream matches the model. TAILRACE_FUZZ_EXAMPLES sets the number of examples per test, with
-a new random seed in every run; without it a fixed set of a few hundred runs.
+a new random seed in every run; without it a fixed set runs (see `conftest`).
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.http import Connection, Response
 from tests.support.server import ServerProcess
 from tests.support.streams import Api, check_common, check_problem
 
-EXAMPLES = os.environ.get("TAILRACE_FUZZ_EXAMPLES")
-
-fuzz = settings(
-    max_examples=int(EXAMPLES or 200),
-    derandomize=EXAMPLES is None,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+fuzz = settings.get_profile("wire")
 
 
 class Fuzzed(Api):

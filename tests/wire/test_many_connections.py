@@ -52,7 +52,7 @@ def test_the_store_can_still_open_its_files(tmp_path: Path, secure: bool) -> Non
         with httpx.Client(base_url=url, verify=authority.client_context(), timeout=60) as client:
             assert client.put("/v1/stream/x", headers=TEXT).status_code == 201
             with idle_connections(server.port):
-                for _ in range(6):
+                for _ in range(4):
                     body = b"x" * (30 << 20)
                     response = client.post("/v1/stream/x", content=body, headers=TEXT)
                     assert response.status_code == 204
