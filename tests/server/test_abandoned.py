@@ -51,12 +51,12 @@ class Mounted:
         return asyncio.ensure_future(self.app(scope, receive, send or ignore))
 
     @property
-    def held(self) -> dict[int, list[int]]:
+    def pinned(self) -> dict[int, list[int]]:
         assert self.app._service is not None
         return self.app._service.engine.pins._held
 
     @property
-    def at_work(self) -> int:
+    def running_tasks(self) -> int:
         assert self.app._service is not None
         return len(self.app._service._tasks)
 
@@ -88,7 +88,7 @@ def test_a_cancelled_bootstrap_releases_its_view(tmp_path: Path, turns: int) -> 
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
-        await _until(lambda: not mounted.held and not mounted.at_work)
+        await _until(lambda: not mounted.pinned and not mounted.running_tasks)
         await mounted.app.close()
 
     asyncio.run(run())
@@ -109,11 +109,11 @@ def test_a_bootstrap_keeps_its_view_until_a_client_that_does_not_read_disconnect
 
         work = mounted.start("GET", "/bucket/s/bootstrap", send=send)
         await stuck.wait()
-        assert mounted.held
+        assert mounted.pinned
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
-        await _until(lambda: not mounted.held and not mounted.at_work)
+        await _until(lambda: not mounted.pinned and not mounted.running_tasks)
         await mounted.app.close()
 
     asyncio.run(run())
@@ -130,7 +130,7 @@ def test_shutdown_cancels_running_bootstraps(
         # Every boundary is found in the content, so the search never ends.
         monkeypatch.setattr(bootstrap, "_new_boundary", lambda: b"yyyyyyyy")
         work = mounted.start("GET", "/bucket/s/bootstrap")
-        await _until(lambda: mounted.at_work == 1)
+        await _until(lambda: mounted.running_tasks == 1)
         problems: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, what: problems.append(what))
         await mounted.app.close()

@@ -24,12 +24,12 @@ from tests.support.publishing import (
     START,
     TEXT,
     bootstrap,
-    narrow,
     new_stream,
     offset,
+    parse_bootstrap,
     publish,
+    small_buffer_connection,
     snapshot_files,
-    taken_apart,
     wait_for_files,
 )
 from tests.support.streams import Api, check_common, check_problem
@@ -64,7 +64,7 @@ def test_any_live_parameter_is_400(api: Api, query: str, method: str) -> None:
 def test_bootstrap_ignores_other_parameters(api: Api, query: str) -> None:
     """§9.1: unknown ones, and those of ordinary reads, valid or not."""
     path = new_stream(api, TEXT, b"abc")
-    assert taken_apart(api.get(f"{path}/bootstrap?{query}")).messages == [b"abc"]
+    assert parse_bootstrap(api.get(f"{path}/bootstrap?{query}")).messages == [b"abc"]
 
 
 def test_bootstrap_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
@@ -208,7 +208,7 @@ def test_bootstrap_of_a_closed_stream_has_stream_closed(api: Api) -> None:
     api.close_stream(path)
     response = api.get(f"{path}/bootstrap")
     assert response.headers["stream-closed"] == "true"
-    assert taken_apart(response).messages == [b"def"]
+    assert parse_bootstrap(response).messages == [b"def"]
 
 
 def test_head_of_a_bootstrap_has_its_headers_and_no_body(api: Api) -> None:
@@ -375,7 +375,7 @@ def test_a_bootstrap_is_compressed_if_accepted(api: Api, coding: str, size: int)
     assert response.headers["cache-control"] == "no-store"
     body = DECODERS[coding](response.body)
     plain = Response(response.status, response.reason, response.headers, body)
-    found = taken_apart(plain)
+    found = parse_bootstrap(plain)
     assert found.snapshot.body == NOISE[:size]
     assert found.messages == [b"the same again " * 50] * 5
 
@@ -384,7 +384,7 @@ def test_a_small_bootstrap_is_not_compressed(api: Api) -> None:
     path = new_stream(api, TEXT, b"abc")
     response = api.get(f"{path}/bootstrap", headers={"Accept-Encoding": "gzip"})
     assert "content-encoding" not in response.headers
-    assert taken_apart(response).messages == [b"abc"]
+    assert parse_bootstrap(response).messages == [b"abc"]
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
@@ -401,7 +401,7 @@ def test_bootstrap_over_http_1_0(api: Api, kind: str, coding: str) -> None:
         assert "transfer-encoding" not in response.headers
         assert connection.closed_by_peer()
     body = response.body if coding == "identity" else DECODERS[coding](response.body)
-    found = taken_apart(Response(200, response.reason, response.headers, body))
+    found = parse_bootstrap(Response(200, response.reason, response.headers, body))
     assert (found.snapshot.body, found.messages) == (NOISE, [b"d" * 5000])
 
 
@@ -416,7 +416,7 @@ def test_a_connection_can_be_reused_after_a_bootstrap(api: Api) -> None:
             connection.send_request("GET", f"{path}?offset={offset(1, 3)}")
         for _ in range(3):
             assert connection.read_response().headers["content-encoding"] == "gzip"
-            assert taken_apart(connection.read_response()).snapshot.body == NOISE
+            assert parse_bootstrap(connection.read_response()).snapshot.body == NOISE
             assert connection.read_response().body == b"def"
 
 
@@ -426,17 +426,17 @@ def test_a_half_closed_client_gets_the_whole_bootstrap(api: Api, kind: str) -> N
         pytest.skip("uvicorn ends a connection whose client closes its side")
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), NOISE)
-    with narrow(api) as connection:
+    with small_buffer_connection(api) as connection:
         connection.send_request("GET", f"{path}/bootstrap")
         connection.sock.shutdown(socket.SHUT_WR)
-        found = taken_apart(connection.read_response())
+        found = parse_bootstrap(connection.read_response())
     assert (found.snapshot.body, found.messages) == (NOISE, [b"def"])
 
 
 # -- slow clients ----------------------------------------------------------------------------------
 
 
-def ask(connection: Connection, path: str) -> None:
+def request_bootstrap(connection: Connection, path: str) -> None:
     connection.send_request("GET", f"{path}/bootstrap")
 
 
@@ -445,8 +445,8 @@ def test_a_slow_reader_does_not_block_other_clients(api: Api) -> None:
     messages = [NOISE[number : number + MIB] for number in range(8)]
     path = new_stream(api, OCTETS, b"first", *messages)
     publish(api, path, offset(1, 5), NOISE)
-    with narrow(api) as connection:
-        ask(connection, path)
+    with small_buffer_connection(api) as connection:
+        request_bootstrap(connection, path)
         head = connection.read_head()
         body = connection.iter_body(head)
         pieces = [next(body)]
@@ -457,7 +457,7 @@ def test_a_slow_reader_does_not_block_other_clients(api: Api) -> None:
             pieces.append(next(body))
         pieces.extend(body)
     response = Response(head.status, head.reason, head.headers, b"".join(pieces))
-    found = taken_apart(response)
+    found = parse_bootstrap(response)
     assert (found.snapshot.body, found.messages) == (NOISE, messages)
 
 
@@ -492,7 +492,7 @@ def test_unread_bootstraps_cost_little_memory(api: Api, what: str) -> None:
             connection = api.connect(30.0)
             connections.append(connection)
             connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 10)
-            ask(connection, path)
+            request_bootstrap(connection, path)
         for connection in connections:
             assert connection.read_head().status == 200
         most = 0
@@ -511,7 +511,7 @@ def test_a_disconnected_client_holds_no_snapshot_file(api: Api, coding: str) -> 
     path = new_stream(api, TEXT, b"abc", b"def")
     before = snapshot_files(api)
     publish(api, path, offset(1, 3), NOISE * 4)
-    with narrow(api) as closed, narrow(api) as reset:
+    with small_buffer_connection(api) as closed, small_buffer_connection(api) as reset:
         for connection in (closed, reset):
             connection.send_request("GET", f"{path}/bootstrap", {"Accept-Encoding": coding})
         for connection in (closed, reset):

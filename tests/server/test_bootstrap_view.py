@@ -27,13 +27,13 @@ from tests.support.publishing import (
     TEXT,
     Bootstrapped,
     bootstrap,
-    narrow,
     new_stream,
     offset,
     on_disk,
+    parse_bootstrap,
     publish,
+    small_buffer_connection,
     snapshot_files,
-    taken_apart,
     wait_for_files,
 )
 from tests.support.streams import Api, check_problem
@@ -59,7 +59,9 @@ class SlowReader:
         body = b"".join((self._first, *self._body))
         if self._coding:
             body = DECODERS[self._coding](body)
-        return taken_apart(Response(self.head.status, self.head.reason, self.head.headers, body))
+        return parse_bootstrap(
+            Response(self.head.status, self.head.reason, self.head.headers, body)
+        )
 
 
 def wait_for_reclamation(api: Api, before: set[str], kept: int) -> None:
@@ -105,7 +107,7 @@ def test_a_bootstrap_returns_the_state_at_its_start(api: Api) -> None:
     with ExitStack() as connections:
 
         def begin(coding: str = "") -> SlowReader:
-            return SlowReader(connections.enter_context(narrow(api)), path, coding)
+            return SlowReader(connections.enter_context(small_buffer_connection(api)), path, coding)
 
         readers = [begin()]
         publish(api, path, tails[2], large, "text/x-first")
@@ -152,7 +154,7 @@ def test_a_view_can_start_inside_a_json_batch(api: Api) -> None:
         tails.append(offset(count + 1, size + len(element) + 1))
     before = snapshot_files(api)
     publish(api, path, tails[100], b"first")
-    with narrow(api) as connection:
+    with small_buffer_connection(api) as connection:
         reader = SlowReader(connection, path)
         for number in (200, 2999):
             publish(api, path, tails[number], b"later")

@@ -38,17 +38,17 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 @pytest.fixture
 def proposed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tokens proposed so far; those in `BAD` come first."""
-    asked: list[str] = []
+    tokens: list[str] = []
 
     def token_hex(_size: int) -> str:
-        asked.append([*BAD, GOOD][min(len(asked), len(BAD))])
-        return asked[-1]
+        tokens.append([*BAD, GOOD][min(len(tokens), len(BAD))])
+        return tokens[-1]
 
     monkeypatch.setattr("tailrace.server.handlers.bootstrap.secrets.token_hex", token_hex)
-    return asked
+    return tokens
 
 
-class Collected:
+class CollectingSink:
     """A sink that is never full."""
 
     blocked = False
@@ -78,7 +78,7 @@ async def read_bootstrap(world: World) -> tuple[Response, bytes]:
     request.target = Target(BOOTSTRAP, KEY)
     response = await BootstrapHandler(world.engine).get(request)
     assert response.live is not None
-    sink = Collected()
+    sink = CollectingSink()
     response.live.start(sink)
     await sink.done.wait()
     assert response.length == len(sink.data)

@@ -486,8 +486,8 @@ class TestDelete:
         bucket = api.new_bucket()
         path = at(api, bucket, "/s")
         first = describe(api, bucket)
-        for life in range(3):
-            api.create(path=path, body=b"%d" % life)
+        for number in range(3):
+            api.create(path=path, body=b"%d" % number)
             tail = api.tail(path)
             check_problem(api.get(path + "/snapshot"), 404, "snapshot-not-found")
             assert api.request("PUT", f"{path}/snapshot/{tail}", {}, b"all").status == 204
@@ -657,7 +657,7 @@ def pair(api: Api) -> Iterator[tuple[Connection, Connection]]:
         yield one, other
 
 
-def both(
+def request_both(
     pair: tuple[Connection, Connection], first: tuple[str, str], second: tuple[str, str]
 ) -> list[Response]:
     """Send two requests at the same time, each on its own connection."""
@@ -669,7 +669,7 @@ def both(
     )
 
 
-def agree(api: Api, bucket: str, streams: list[str]) -> None:
+def check_consistent(api: Api, bucket: str, streams: list[str]) -> None:
     """Metadata, listing and streams are consistent, or the bucket does not exist."""
     response = api.get(at(api, bucket))
     if response.status == 404:
@@ -712,12 +712,12 @@ def race_delete_with_create(
     delete, create = ("DELETE", at(api, bucket)), ("PUT", at(api, bucket, "/s"))
     for number in range(rounds):
         if number % 2:
-            created, deleted = both(pair, create, delete)
+            created, deleted = request_both(pair, create, delete)
         else:
-            deleted, created = both(pair, delete, create)
+            deleted, created = request_both(pair, delete, create)
         # The request that came second was decided on the result of the first.
         assert (deleted.status, created.status) in ((204, 404), (409, 201))
-        agree(api, bucket, ["s"])
+        check_consistent(api, bucket, ["s"])
         if deleted.status == 204:
             assert api.request("PUT", at(api, bucket)).status == 201
         else:
@@ -733,7 +733,7 @@ def test_concurrent_requests_leave_no_stream_without_its_bucket(
     Goal: X§1.5 and X§1.6 hold for concurrent clients.
 
     Method: DELETE of an empty bucket against PUT of a stream in it, on two connections; exactly
-    one succeeds, and metadata, listing and stream agree afterwards.
+    one succeeds, and metadata, listing and stream check_consistent afterwards.
     """
     race_delete_with_create(api, pair, api.new_bucket(), 200)
 
@@ -758,11 +758,11 @@ def test_the_last_stream_and_its_bucket_are_deleted_concurrently(
     for number in range(60):
         api.create(path=at(api, bucket, "/s"))
         requests = [("DELETE", at(api, bucket, "/s")), ("DELETE", at(api, bucket))]
-        responses = both(pair, requests[number % 2], requests[1 - number % 2])
+        responses = request_both(pair, requests[number % 2], requests[1 - number % 2])
         by_stream, by_bucket = responses[number % 2], responses[1 - number % 2]
         assert by_stream.status == 204
         assert by_bucket.status in (204, 409)
-        agree(api, bucket, ["s"])
+        check_consistent(api, bucket, ["s"])
         if by_bucket.status == 204:
             assert api.request("PUT", at(api, bucket)).status == 201
         assert count(api, bucket) == 0
@@ -814,4 +814,4 @@ def test_pipelined_requests_are_decided_in_order(
         connection.send(b"".join(heads))
         found = [connection.read_response(method).status for method, _ in requests]
     assert found == responses
-    agree(api, bucket, ["s"])
+    check_consistent(api, bucket, ["s"])

@@ -128,11 +128,11 @@ def test_the_etag_differs_per_encoding(api: Api) -> None:
     for coding in DECODERS:
         etags[coding] = api.get(path, headers={"Accept-Encoding": coding}).headers["etag"]
     assert len(set(etags.values())) == 5
-    for asked in etags:
+    for accepted in etags:
         for known, etag in etags.items():
-            headers = {"If-None-Match": etag} | ({"Accept-Encoding": asked} if asked else {})
+            headers = {"If-None-Match": etag} | ({"Accept-Encoding": accepted} if accepted else {})
             response = api.get(path, headers=headers)
-            assert response.status == (304 if asked == known else 200), (asked, known)
+            assert response.status == (304 if accepted == known else 200), (accepted, known)
             if response.status == 304:
                 assert response.headers["etag"] == etag
                 assert "accept-encoding" in response.headers["vary"].lower()

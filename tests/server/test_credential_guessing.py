@@ -41,8 +41,10 @@ def server(
     access = AccessToml(tmp_path / "access.toml")
     limits = tmp_path / "limits.toml"
     limits.write_text(LIMITS)
-    options = ("--engine", "memory", "--access", str(access.path), "--limits", str(limits))
-    options += ("--trusted-proxies", "127.0.0.1")
+    options = (
+        *("--engine", "memory", "--trusted-proxies", "127.0.0.1"),
+        *("--access", str(access.path), "--limits", str(limits)),
+    )
     with request.param(tmp_path / "data", *options) as started:
         yield started
 

@@ -18,10 +18,10 @@ from tests.support.publishing import (
     START,
     TEXT,
     bootstrap,
-    narrow,
     new_stream,
     offset,
     publish,
+    small_buffer_connection,
 )
 from tests.support.streams import Api, EventStream, check_problem, text_of
 
@@ -160,7 +160,7 @@ def test_a_slow_event_stream_that_falls_behind_retention_ends_with_its_offset(ap
     block = bytes(random.Random("slow").choices(b"0123456789abcdef", k=1 << 18))
     messages = [b"%03d" % number + block for number in range(48)]
     path = new_stream(api, TEXT)
-    with narrow(api) as connection:
+    with small_buffer_connection(api) as connection:
         events = EventStream(connection, f"{path}?offset=-1&live=sse")
         assert events.next().kind == "control"
         tails = [START, *(api.append(path, message) for message in messages)]
@@ -189,7 +189,7 @@ def test_a_slow_event_stream_continues_if_it_is_not_behind_retention(api: Api) -
     block = b"x" * (1 << 18)
     messages = [b"%03d" % number + block for number in range(32)]
     path = new_stream(api, TEXT, b"first")
-    with narrow(api) as connection:
+    with small_buffer_connection(api) as connection:
         events = EventStream(connection, f"{path}?offset={offset(1, 5)}&live=sse")
         assert events.next().kind == "control"
         for message in messages:

@@ -20,25 +20,25 @@ pytestmark = pytest.mark.parametrize("kind", KINDS_ONCE, indirect=True, scope="s
 JSON = "application/json"
 
 
-def ask(api: Api, body: bytes) -> Response:
+def post(api: Api, body: bytes) -> Response:
     where = f"{api.server.base_path}/-/offsets"
     return api.request("POST", where, {"Content-Type": JSON}, body)
 
 
-def find_offsets(api: Api, *asked: dict[str, Any]) -> list[dict[str, Any]]:
+def find_offsets(api: Api, *requested: dict[str, Any]) -> list[dict[str, Any]]:
     """The offset or error of each entry."""
-    found = find_entries(api, *asked)
+    found = find_entries(api, *requested)
     return [{key: item[key] for key in ("offset", "error") if key in item} for item in found]
 
 
-def find_entries(api: Api, *asked: dict[str, Any]) -> list[dict[str, Any]]:
-    response = ask(api, json.dumps({"places": asked}).encode())
+def find_entries(api: Api, *requested: dict[str, Any]) -> list[dict[str, Any]]:
+    response = post(api, json.dumps({"places": requested}).encode())
     assert response.status == 200, (response.status, response.body)
     assert response.headers["content-type"] == JSON
     assert response.headers["cache-control"] == "no-store"
     check_common(response)
     found: list[dict[str, Any]] = json.loads(response.body)["places"]
-    assert len(found) == len(asked)
+    assert len(found) == len(requested)
     return found
 
 
@@ -120,16 +120,16 @@ def test_each_entry_has_its_own_error(api: Api) -> None:
     ],
 )  # fmt: skip
 def test_an_invalid_body_is_400(api: Api, body: bytes) -> None:
-    check_problem(ask(api, body), 400, "request-invalid")
+    check_problem(post(api, body), 400, "request-invalid")
 
 
 def test_the_maximum_number_of_entries(api: Api) -> None:
     bucket = api.new_bucket()
     api.create(path=api.in_bucket(bucket, "s"), body=b"abc")
-    place = {"bucket": bucket, "stream": "s", "time": 0}
-    assert find_offsets(api, *[place] * 10_000) == [{"offset": offset(0, 0)}] * 10_000
+    entry = {"bucket": bucket, "stream": "s", "time": 0}
+    assert find_offsets(api, *[entry] * 10_000) == [{"offset": offset(0, 0)}] * 10_000
     assert find_offsets(api) == []
-    too_many = ask(api, json.dumps({"places": [place] * 10_001}).encode())
+    too_many = post(api, json.dumps({"places": [entry] * 10_001}).encode())
     assert "10000" in check_problem(too_many, 400, "request-invalid")["detail"]
 
 
@@ -146,13 +146,13 @@ def test_only_post_is_allowed(api: Api) -> None:
 def test_an_entry_identifies_the_stream(api: Api) -> None:
     """A stream that is created again has another creation time and its own closure."""
     bucket = api.new_bucket()
-    asked = {"bucket": bucket, "stream": "s", "byte": 0}
+    requested = {"bucket": bucket, "stream": "s", "byte": 0}
     path = api.create(path=api.in_bucket(bucket, "s"))
-    [first] = find_entries(api, asked)
+    [first] = find_entries(api, requested)
     assert not first["closed"]
     assert api.request("DELETE", path).status == 204
     wait_until(lambda: time.time_ns() // 1_000_000 > first["created_at_ms"])
     api.create(path=path, headers={"Stream-Closed": "true"})
-    [second] = find_entries(api, asked)
+    [second] = find_entries(api, requested)
     assert second["closed"]
     assert second["created_at_ms"] > first["created_at_ms"]

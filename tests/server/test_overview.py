@@ -26,7 +26,7 @@ def stem() -> str:
     return f"ovw{next(_stems)}-"
 
 
-def ask(api: Api, what: str, token: str | None = None, **query: str) -> dict[str, Any]:
+def fetch(api: Api, what: str, token: str | None = None, **query: str) -> dict[str, Any]:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     target = f"{api.server.base_path}/-/{what}?{urlencode(query)}"
     response = api.request("GET", target, headers)
@@ -59,7 +59,7 @@ class TestBuckets:
         api.create("text/plain", b"12345", path=api.in_bucket(bucket, "one"))
         api.create("text/plain", b"678", path=api.in_bucket(bucket, "two"))
         described = json.loads(api.get(f"{api.server.base_path}/{bucket}").body)
-        (item,) = ask(api, "buckets", prefix=bucket)["buckets"]
+        (item,) = fetch(api, "buckets", prefix=bucket)["buckets"]
         assert item == {
             "bucket_id": bucket,
             "streams": 2,
@@ -70,14 +70,14 @@ class TestBuckets:
     def test_order_prefix_and_pages(self, api: Api) -> None:
         start = stem()
         made = [make_bucket(api, f"{start}{name}") for name in ("c", "a", "b-", "b", "b_")]
-        assert names(ask(api, "buckets", prefix=start)) == sorted(made)
-        assert names(ask(api, "buckets", prefix=start + "b")) == sorted(made)[1:4]
-        first = ask(api, "buckets", prefix=start, limit="3")
+        assert names(fetch(api, "buckets", prefix=start)) == sorted(made)
+        assert names(fetch(api, "buckets", prefix=start + "b")) == sorted(made)[1:4]
+        first = fetch(api, "buckets", prefix=start, limit="3")
         assert (names(first), first["has_more"]) == (sorted(made)[:3], True)
         assert first["next_cursor"] == sorted(made)[2]
-        rest = ask(api, "buckets", prefix=start, after=first["next_cursor"], limit="2")
+        rest = fetch(api, "buckets", prefix=start, after=first["next_cursor"], limit="2")
         assert (names(rest), rest["has_more"]) == (sorted(made)[3:], False)
-        none = ask(api, "buckets", prefix=start + "zz")
+        none = fetch(api, "buckets", prefix=start + "zz")
         assert (none["buckets"], none["next_cursor"], none["has_more"]) == ([], None, False)
 
     def test_deleted_buckets_are_not_listed_and_expired_streams_not_counted(self, api: Api) -> None:
@@ -85,10 +85,10 @@ class TestBuckets:
         gone, kept = make_bucket(api, f"{start}gone"), make_bucket(api, f"{start}kept")
         api.create(path=api.in_bucket(kept, "brief"), headers={"Stream-TTL": "1"})
         assert api.request("DELETE", f"{api.server.base_path}/{gone}").status == 204
-        assert names(ask(api, "buckets", prefix=start)) == [kept]
+        assert names(fetch(api, "buckets", prefix=start)) == [kept]
         wait_until(
             "the stream's time is over",
-            lambda: ask(api, "buckets", prefix=start)["buckets"][0]["streams"] == 0,
+            lambda: fetch(api, "buckets", prefix=start)["buckets"][0]["streams"] == 0,
         )
 
     def test_head_is_the_same_without_a_body(self, api: Api) -> None:
@@ -116,7 +116,7 @@ class TestPaths:
         path, bucket = stem() + "a/b c", api.new_bucket()
         api.create("text/plain", b"hello", path=f"{api.server.base_path}/v1/stream/{quote(path)}")
         api.create("text/plain", b"hello", path=api.in_bucket(bucket, "s"))
-        (item,) = ask(api, "paths", prefix=path)["streams"]
+        (item,) = fetch(api, "paths", prefix=path)["streams"]
         listing = json.loads(api.get(api.in_bucket(bucket, "streams")).body)
         assert set(item) == set(listing["streams"][0])
         assert (item["stream_id"], item["tail_offset"], item["status"]) == (path, 5, "Open")
@@ -128,7 +128,7 @@ class TestPaths:
             api.create(path=f"{api.server.base_path}/v1/stream/{quote(name)}")
         found, after = [], ""
         while True:
-            page = ask(api, "paths", prefix=start, after=after, limit="2")
+            page = fetch(api, "paths", prefix=start, after=after, limit="2")
             assert page["stream_count"] == len(page["streams"]) <= 2
             found += [item["stream_id"] for item in page["streams"]]
             if not page["has_more"]:
@@ -137,14 +137,14 @@ class TestPaths:
         assert found == sorted(ids, key=str.encode)
         api.request("DELETE", f"{api.server.base_path}/v1/stream/{quote(ids[0])}")
         assert ids[0] not in [
-            item["stream_id"] for item in ask(api, "paths", prefix=start)["streams"]
+            item["stream_id"] for item in fetch(api, "paths", prefix=start)["streams"]
         ]
 
     def test_streams_in_buckets_are_not_listed(self, api: Api) -> None:
         start = stem()
         make_bucket(api, start + "b")
         api.create(path=api.in_bucket(start + "b", start))
-        assert ask(api, "paths", prefix=start)["streams"] == []
+        assert fetch(api, "paths", prefix=start)["streams"] == []
 
 
 @every_kind
@@ -153,16 +153,16 @@ class TestAbout:
         bucket = api.new_bucket()
         path = api.in_bucket(bucket, "a%20b")
         api.create("application/json", b"[1,2,3]", {"Stream-TTL": "3600"}, path)
-        place = {"places": [{"bucket": bucket, "stream": "a b", "message": 2}]}
+        entry = {"places": [{"bucket": bucket, "stream": "a b", "message": 2}]}
         target = f"{api.server.base_path}/-/offsets"
-        response = api.request("POST", target, {}, json.dumps(place).encode())
+        response = api.request("POST", target, {}, json.dumps(entry).encode())
         offset = json.loads(response.body)["places"][0]["offset"]
         published = api.request(
             "PUT", f"{path}/snapshot/{offset}", {"Content-Type": "text/plain"}, b"sum: 3"
         )
         assert published.status == 204
         api.close_stream(path)
-        about = ask(api, "about", bucket=bucket, stream="a b")
+        about = fetch(api, "about", bucket=bucket, stream="a b")
         (listed,) = json.loads(api.get(api.in_bucket(bucket, "streams")).body)["streams"]
         assert {name: about[name] for name in listed} == listed
         assert about["bucket_id"] == bucket
@@ -177,7 +177,7 @@ class TestAbout:
     def test_a_stream_of_the_base_surface_without_expiry(self, api: Api) -> None:
         path = stem() + "x/y"
         api.create("text/plain", path=f"{api.server.base_path}/v1/stream/{path}")
-        about = ask(api, "about", path=path)
+        about = fetch(api, "about", path=path)
         assert (about["bucket_id"], about["stream_id"]) == (None, path)
         assert (about["ttl_s"], about["expires_at_ms"], about["remaining_ms"]) == (None,) * 3
         assert (about["snapshot"], about["closed"]) == (None, False)
@@ -186,7 +186,7 @@ class TestAbout:
         path = stem()
         headers = {"Stream-Expires-At": "2999-01-01T00:00:00Z"}
         api.create("text/plain", None, headers, f"{api.server.base_path}/v1/stream/{path}")
-        about = ask(api, "about", path=path)
+        about = fetch(api, "about", path=path)
         assert (about["ttl_s"], about["expires_at_ms"]) == (None, 32_472_144_000_000)
 
     def test_order_and_pages_of_producers(self, api: Api) -> None:
@@ -196,14 +196,14 @@ class TestAbout:
             for seq in range(at + 1):
                 claim = {"Producer-Id": name, "Producer-Epoch": "7", "Producer-Seq": str(seq)}
                 assert api.post(target, b"x", claim).status == 200
-        about = ask(api, "about", path=path, limit="2")
+        about = fetch(api, "about", path=path, limit="2")
         assert about["producer_count"] == 3
         assert about["producers"] == [
             {"id": "p-a", "epoch": 7, "last_seq": 2},
             {"id": "p-b", "epoch": 7, "last_seq": 0},
         ]
         assert about["next_producer"] == "p-b"
-        rest = ask(api, "about", path=path, after="p-b")
+        rest = fetch(api, "about", path=path, after="p-b")
         assert (rest["producers"], rest["next_producer"]) == (
             [{"id": "p-c", "epoch": 7, "last_seq": 1}],
             None,
@@ -256,7 +256,7 @@ class TestAccess:
     """A principal sees only the buckets and streams that it may read."""
 
     @for_each(
-        ("who", "buckets", "paths"),
+        ("principal", "buckets", "paths"),
         [
             ("all", ["alpha", "beta-log"], ["other", "team/a", "teams/a"]),
             ("one", ["alpha"], []),
@@ -267,27 +267,31 @@ class TestAccess:
         ],
     )
     def test_each_principal_sees_only_what_it_may_read(
-        self, guarded: tuple[Api, dict[str, str]], who: str, buckets: list[str], paths: list[str]
+        self,
+        guarded: tuple[Api, dict[str, str]],
+        principal: str,
+        buckets: list[str],
+        paths: list[str],
     ) -> None:
         api, tokens = guarded
-        assert names(ask(api, "buckets", tokens[who])) == buckets
-        found = ask(api, "paths", tokens[who])["streams"]
+        assert names(fetch(api, "buckets", tokens[principal])) == buckets
+        found = fetch(api, "paths", tokens[principal])["streams"]
         assert [item["stream_id"] for item in found] == paths
 
     def test_pages_and_prefixes_with_any_grants(self, guarded: tuple[Api, dict[str, str]]) -> None:
         api, tokens = guarded
-        assert names(ask(api, "buckets", tokens["begin"], prefix="alph")) == ["alpha"]
-        assert names(ask(api, "buckets", tokens["begin"], prefix="a")) == ["alpha"]
+        assert names(fetch(api, "buckets", tokens["begin"], prefix="alph")) == ["alpha"]
+        assert names(fetch(api, "buckets", tokens["begin"], prefix="a")) == ["alpha"]
         for prefix in ("alphb", "b", "alpha\0", "alpha\0x"):
-            for who in ("begin", "part"):
-                assert names(ask(api, "buckets", tokens[who], prefix=prefix)) == []
-        for who in ("one", "part", "begin"):
-            page = ask(api, "buckets", tokens[who], limit="1")
+            for principal in ("begin", "part"):
+                assert names(fetch(api, "buckets", tokens[principal], prefix=prefix)) == []
+        for principal in ("one", "part", "begin"):
+            page = fetch(api, "buckets", tokens[principal], limit="1")
             assert (names(page), page["has_more"]) == (["alpha"], False)
-            assert names(ask(api, "buckets", tokens[who], after="alpha")) == []
+            assert names(fetch(api, "buckets", tokens[principal], after="alpha")) == []
 
     @for_each(
-        ("who", "query", "status"),
+        ("principal", "query", "status"),
         [
             ("all", "bucket=alpha&stream=x-1", 200),
             ("one", "bucket=alpha&stream=x-1", 200),
@@ -302,11 +306,11 @@ class TestAccess:
         ],
     )
     def test_about(
-        self, guarded: tuple[Api, dict[str, str]], who: str, query: str, status: int
+        self, guarded: tuple[Api, dict[str, str]], principal: str, query: str, status: int
     ) -> None:
         """Without the right to read it is 403, whether or not the stream exists."""
         api, tokens = guarded
-        headers = {"Authorization": f"Bearer {tokens[who]}"}
+        headers = {"Authorization": f"Bearer {tokens[principal]}"}
         assert api.request("GET", f"/-/about?{query}", headers).status == status
 
     def test_without_a_token_it_is_401(self, guarded: tuple[Api, dict[str, str]]) -> None:

@@ -21,7 +21,7 @@ JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 
 
-def ask(api: Api, body: bytes, headers: dict[str, str] | None = None) -> Response:
+def post(api: Api, body: bytes, headers: dict[str, str] | None = None) -> Response:
     where = f"{api.server.base_path}/-/rows"
     return api.request("POST", where, {"Content-Type": JSON, **(headers or {})}, body)
 
@@ -38,7 +38,7 @@ def batches(response: Response) -> list[Any]:
 def rows(api: Api, *ranges: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
     """All rows in order, including those that end ranges."""
     request = json.dumps({"ranges": ranges, **options}).encode()
-    return [row for batch in batches(ask(api, request)) for row in batch.to_pylist()]
+    return [row for batch in batches(post(api, request)) for row in batch.to_pylist()]
 
 
 def split(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -134,10 +134,14 @@ class TestMessages:
         here = {"bucket": bucket, "stream": "s"}
         for first in range(6):
             for last in range(first, 6):
-                asked = {**here, "from": offset(first, 2 * first), "until": offset(last, 2 * last)}
-                found, (end,) = split(rows(api, asked, columns=["value"]))
+                requested = {
+                    **here,
+                    "from": offset(first, 2 * first),
+                    "until": offset(last, 2 * last),
+                }
+                found, (end,) = split(rows(api, requested, columns=["value"]))
                 assert [int(row["value"]) for row in found] == list(range(first, last))
-                assert (end["status"], end["next_offset"]) == ("end", asked["until"])
+                assert (end["status"], end["next_offset"]) == ("end", requested["until"])
 
     def test_the_response_ends_after_the_message_that_reaches_the_byte_budget(
         self, api: Api
@@ -147,9 +151,9 @@ class TestMessages:
         for name in ("a", "b"):
             path = api.create(JSON, path=api.in_bucket(bucket, name))
             api.append(path, b"[10,11,12]", content_type=JSON)
-        asked = [{"bucket": bucket, "stream": name} for name in ("a", "b")]
+        requested = [{"bucket": bucket, "stream": name} for name in ("a", "b")]
         for budget in range(1, 20):
-            found, ends = split(rows(api, *asked, bytes_max=budget))
+            found, ends = split(rows(api, *requested, bytes_max=budget))
             count = min(6, -(-budget // 3))
             assert len(found) == count, budget
             assert len(ends) == (2 if budget > 18 else count // 3), budget
@@ -157,8 +161,8 @@ class TestMessages:
     def test_messages_and_range_ends_are_in_separate_batches(self, api: Api) -> None:
         bucket = api.new_bucket()
         api.create(path=api.in_bucket(bucket, "s"), body=b"x")
-        asked = [{"bucket": bucket, "stream": name} for name in ("s", "no", "s")]
-        first, second = batches(ask(api, json.dumps({"ranges": asked}).encode()))
+        requested = [{"bucket": bucket, "stream": name} for name in ("s", "no", "s")]
+        first, second = batches(post(api, json.dumps({"ranges": requested}).encode()))
         assert first.column("status").null_count == len(first) == 2
         assert second.column("status").to_pylist() == ["end", "stream-not-found", "end"]
 
@@ -169,8 +173,8 @@ class TestMessages:
         bucket = api.new_bucket()
         api.create(path=api.in_bucket(bucket, "s"), body=b"x" * 5000)
         body = json.dumps({"ranges": [{"bucket": bucket, "stream": "s"}]}).encode()
-        plain = ask(api, body)
-        packed = ask(api, body, {"Accept-Encoding": "gzip"})
+        plain = post(api, body)
+        packed = post(api, body, {"Accept-Encoding": "gzip"})
         assert packed.headers["content-encoding"] == "gzip"
         assert gzip.decompress(packed.body) == plain.body
 
@@ -182,7 +186,7 @@ class TestErrors:
         path = api.create(JSON, path=api.in_bucket(bucket, "s"))
         tail = api.append(path, b"[10,11,12]", content_type=JSON)
         here = {"bucket": bucket, "stream": "s"}
-        asked: list[tuple[dict[str, Any], int, str]] = [
+        requested: list[tuple[dict[str, Any], int, str]] = [
             ({"bucket": bucket, "stream": "no"}, 404, "stream-not-found"),
             ({"bucket": "never-created", "stream": "s"}, 404, "bucket-not-found"),
             ({"bucket": "x", "stream": "s"}, 400, "bucket-invalid"),
@@ -198,10 +202,10 @@ class TestErrors:
             ({**here, "until": offset(4, 12)}, 400, "offset-beyond-tail"),
             ({**here, "from": tail, "until": offset(1, 3)}, 400, "query-invalid"),
         ]
-        found, ends = split(rows(api, *(item[0] for item in asked), here, columns=["value"]))
+        found, ends = split(rows(api, *(item[0] for item in requested), here, columns=["value"]))
         assert [row["value"] for row in found] == [b"10", b"11", b"12"]
-        assert [row["range"] for row in ends] == list(range(len(asked) + 1))
-        for row, (_, status, code) in zip(ends, asked, strict=False):
+        assert [row["range"] for row in ends] == list(range(len(requested) + 1))
+        for row, (_, status, code) in zip(ends, requested, strict=False):
             problem = json.loads(row["detail"])
             assert (row["status"], problem["code"], problem["status"]) == (code, code, status)
             assert problem["detail"] and row["value"] is None
@@ -234,11 +238,11 @@ class TestErrors:
         ],
     )  # fmt: skip
     def test_an_invalid_body_is_400(self, api: Api, body: bytes) -> None:
-        check_problem(ask(api, body), 400, "request-invalid")
+        check_problem(post(api, body), 400, "request-invalid")
 
     def test_too_many_ranges_are_400(self, api: Api) -> None:
-        asked = [{"path": "x"}] * 10_001
-        response = ask(api, json.dumps({"ranges": asked}).encode())
+        requested = [{"path": "x"}] * 10_001
+        response = post(api, json.dumps({"ranges": requested}).encode())
         assert "10000" in check_problem(response, 400, "request-invalid")["detail"]
 
 
@@ -249,8 +253,8 @@ class TestMany:
         for number in range(10):
             kind, body = (JSON, b"[1,2]") if number % 2 else ("text/plain", b"ab")
             api.create(kind, path=api.in_bucket(bucket, f"s{number}"), body=body)
-        asked = [{"bucket": bucket, "stream": f"s{number % 10}"} for number in range(10_000)]
-        found, ends = split(rows(api, *asked, columns=["stream", "value", "offset"]))
+        requested = [{"bucket": bucket, "stream": f"s{number % 10}"} for number in range(10_000)]
+        found, ends = split(rows(api, *requested, columns=["stream", "value", "offset"]))
         assert [(row["range"], row["value"], row["offset"]) for row in found] == [
             (number, value, at)
             for number in range(10_000)
@@ -269,8 +273,8 @@ class TestMany:
         path = api.create(path=api.in_bucket(bucket, "s"))
         for _ in range(8):
             api.append(path, b"x" * (1 << 20))
-        asked = [{"bucket": bucket, "stream": "s"}] * 4
-        body = json.dumps({"ranges": asked}).encode()
+        requested = [{"bucket": bucket, "stream": "s"}] * 4
+        body = json.dumps({"ranges": requested}).encode()
         for _ in range(3):
             with api.connect() as connection:
                 connection.send_request(
@@ -280,4 +284,4 @@ class TestMany:
                 assert head.status == 200
                 next(connection.iter_body(head))
         assert api.request("DELETE", path).status == 204
-        assert [row["status"] for row in rows(api, *asked)] == ["stream-not-found"] * 4
+        assert [row["status"] for row in rows(api, *requested)] == ["stream-not-found"] * 4

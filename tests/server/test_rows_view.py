@@ -188,9 +188,9 @@ def test_a_response_does_not_block_the_event_loop(world: World) -> None:
 
     async def read() -> int:
         counting = asyncio.create_task(count())
-        asked = rows._decode(msgspec.json.encode({"ranges": [{"path": "s"}]}))
-        batches = rows._import_batches()(rows._columns(asked.columns))
-        body = rows._Body(world.engine, asked, batches, None)
+        requested = rows._decode(msgspec.json.encode({"ranges": [{"path": "s"}]}))
+        batches = rows._import_batches()(rows._columns(requested.columns))
+        body = rows._Body(world.engine, requested, batches, None)
         found = 0
         source: AsyncIterator[bytes | memoryview] = body.pieces()
         async for _ in source:

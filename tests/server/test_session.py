@@ -16,7 +16,7 @@ KEY = b"\0s"
 TEXT = "text/plain"
 
 
-class Taken:
+class CollectingSink:
     """A sink that keeps all frames."""
 
     blocked = False
@@ -51,7 +51,7 @@ async def _end_before_start() -> None:
     for reader in list(service.live._waiting):
         reader.end()
     await _submit(engine, Append(b"not for them", TEXT))
-    taken = Taken()
+    taken = CollectingSink()
     response.live.start(taken)
     assert taken.finished
     assert not [frame for frame in taken.frames if b"not for them" in frame]

@@ -24,7 +24,7 @@ from tests.server.metrics.pages import Page
 __all__ = ["Counted", "Refused", "opened"]
 
 # Live readers are tested with a real server.
-NOBODY: Any = SimpleNamespace(count=lambda: (0, 0), sent_bytes=0)
+NO_READERS: Any = SimpleNamespace(count=lambda: (0, 0), sent_bytes=0)
 
 
 def clock_ms() -> int:
@@ -97,6 +97,6 @@ async def opened(path: Path | None = None, buckets_max: int = 100) -> AsyncItera
     )
     engine = Engine(store, clock=clock_ms)
     try:
-        yield Counted(engine, Metrics(engine, NOBODY, settings))
+        yield Counted(engine, Metrics(engine, NO_READERS, settings))
     finally:
         await engine.close()

@@ -133,11 +133,11 @@ def test_a_server_sends_its_spans_to_a_collector(
 
 def test_an_unreachable_collector_does_not_delay_requests_or_shutdown(tmp_path: Path) -> None:
     # A port that is bound, and on which no process listens.
-    nobody = socket.socket()
-    nobody.bind(("127.0.0.1", 0))
-    endpoint = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    unused = socket.socket()
+    unused.bind(("127.0.0.1", 0))
+    endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
     env = {"TAILRACE_TRACES": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
-    with nobody, ServerProcess(tmp_path, "--engine", "memory", env=env) as server:
+    with unused, ServerProcess(tmp_path, "--engine", "memory", env=env) as server:
         api = Api(server)
         for _ in range(20):
             assert api.request("GET", api.path()).status == 404

@@ -30,14 +30,14 @@ PANELS = {
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     """The metrics page of an engine on disk after every kind of command."""
 
-    async def ask(path: Path) -> Page:
+    async def scrape(path: Path) -> Page:
         async with opened(path) as server:
             await server.create_bucket("bucket")
             await server.append("bucket", "stream", b"x")
             server.count_response("append", 204)
             return server.page()
 
-    return asyncio.run(ask(tmp_path_factory.mktemp("page")))
+    return asyncio.run(scrape(tmp_path_factory.mktemp("page")))
 
 
 def shown(page: Page) -> dict[str, tuple[str, set[str]]]:
