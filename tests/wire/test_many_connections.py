@@ -27,7 +27,7 @@ def idle_connections(port: int) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, OPENED + 500)), hard))
     with ExitStack() as stack:
         for _ in range(OPENED):
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
         yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

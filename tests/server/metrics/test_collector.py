@@ -23,7 +23,8 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
 SECRET = "c0ffee-secret"
-WAIT_S = 10.0
+# Not an assertion about speed: the machine may be busy.
+WAIT_S = 60.0
 
 
 class Collector:
@@ -154,7 +155,7 @@ def test_without_the_library_the_error_names_the_package_to_install(tmp_path: Pa
         *("--port", "0", "--data-dir", str(tmp_path / "data")),
     ]
     ended = subprocess.run(
-        command, cwd=REPO_ROOT, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, timeout=30
+        command, cwd=REPO_ROOT, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, timeout=120
     )
     assert ended.returncode == 2
     assert b"pip install 'tailrace[otel]'" in ended.stderr
@@ -166,5 +167,5 @@ def test_without_tracing_its_modules_are_not_imported() -> None:
         "import sys, tailrace.server.lifecycle; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120)
     assert ended.stdout.strip() == b"[]", ended.stderr
