@@ -19,6 +19,7 @@ from tailrace.server.handlers.bulk import rows
 from tailrace.server.message import Frame, Request
 from tests.contract.harness import KINDS, World
 from tests.server.access.samples import AccessToml, bearer
+from tests.support.looping import for_each
 
 KEY = b"\0s"
 MESSAGE = b"x" * (1 << 20)
@@ -166,7 +167,7 @@ def test_a_range_is_read_as_of_its_own_start(world: World) -> None:
     assert not world.engine.pins._held
 
 
-@pytest.mark.parametrize("pieces", [0, 1, 2, 3])
+@for_each("pieces", [0, 1, 2, 3])
 def test_a_disconnected_peer_retains_nothing(world: World, pieces: int) -> None:
     live, peer = start(world, {"path": "s"})
     drain(world, live, peer, pieces)
