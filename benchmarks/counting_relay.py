@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 READ_BYTES = 1 << 16
 HEADS_KEPT = 1000
@@ -25,6 +25,8 @@ class CountingRelay:
         self.port = 0
         self.requests = 0
         self._heads: deque[bytes] = deque(maxlen=HEADS_KEPT)
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._connections: set[asyncio.Task[None]] = set()
 
     def take_heads(self) -> list[str]:
         """The heads of the latest requests since the last call."""
@@ -33,22 +35,40 @@ class CountingRelay:
         return heads
 
     async def serve(self, ready: threading.Event, stop: asyncio.Event) -> None:
-        """Serve until ``stop`` is set."""
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, backlog=4096)
+        """Serve until ``stop`` is set, then close every connection."""
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, backlog=4096)
         self.port = server.sockets[0].getsockname()[1]
         ready.set()
         await stop.wait()
         server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        # A transport that is still open when the loop is closed raises a ResourceWarning.
+        await asyncio.gather(*self._connections)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._connected(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with self._closing(writer):
+            with suppress(OSError):
+                onward = await asyncio.open_connection("127.0.0.1", self._server_port)
+                async with self._closing(onward[1]), asyncio.TaskGroup() as group:
+                    group.create_task(self._pass(reader, onward[1], counted=True))
+                    group.create_task(self._pass(onward[0], writer, counted=False))
+
+    @asynccontextmanager
+    async def _closing(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+        self._writers.add(writer)
         try:
-            onward = await asyncio.open_connection("127.0.0.1", self._server_port)
-        except OSError:
+            yield
+        finally:
             writer.close()
-            return
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._pass(reader, onward[1], counted=True))
-            group.create_task(self._pass(onward[0], writer, counted=False))
+            with suppress(OSError):
+                await writer.wait_closed()
+            self._writers.discard(writer)
 
     async def _pass(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counted: bool
@@ -79,9 +99,6 @@ def counting(port: int) -> Iterator[CountingRelay]:
     def run() -> None:
         asyncio.set_event_loop(loop)
         loop.run_until_complete(relay.serve(ready, stop))
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0.05))
         loop.close()
 
     thread = threading.Thread(target=run)

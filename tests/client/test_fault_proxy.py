@@ -98,7 +98,7 @@ def test_without_faults_bytes_pass_unchanged(
         assert payload == data + data
         assert events[-1].control["streamClosed"]
     assert proxy.exchanges == 9
-    assert not proxy.done and not proxy.answers
+    assert not proxy.done and not proxy.own_responses
 
 
 def test_a_request_is_cut_before_the_server_has_it(
@@ -175,7 +175,7 @@ def test_the_proxy_sends_a_failure_itself(
         assert {answer.headers["retry-after"] for answer in answers} == {"1"}
         assert connection.request("POST", path, TEXT, b"y").status == 204
     assert stored(server, path) == (b"y" if fault is Fault.FAIL_BEFORE else b"xxxxy")
-    assert proxy.answers == {(status, 1): 1 for status in (429, 500, 502, 503)}
+    assert proxy.own_responses == {(status, 1): 1 for status in (429, 500, 502, 503)}
 
 
 @pytest.mark.parametrize("fault", [Fault.SLOW, Fault.CRUMBS])

@@ -137,7 +137,7 @@ def test_a_tail_of_bytes(kind: str, refused: int | None, tmp_path: Path) -> None
         assert [chunk.closed for chunk in found] == [False] * (len(found) - 1) + [True]
         assert found[-1].next_offset == stream.head().next_offset
         if refused:
-            assert proxy.answers[refused, None] == 1
+            assert proxy.own_responses[refused, None] == 1
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ POLL_S = "2"
 
 
 @dataclass
-class Behind:
+class ProxiedServer:
     """A server behind nginx, and a counter of the requests between them."""
 
     server: ServerProcess
@@ -66,7 +66,7 @@ def nginx() -> str:
 
 
 @pytest.fixture(scope="module")
-def behind(nginx: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
+def behind(nginx: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedServer]:
     directory = tmp_path_factory.mktemp("behind")
     options = ("--long-poll-s", POLL_S, "--chunk-bytes", "1000", "--trusted-proxies", "127.0.0.1")
     with (
@@ -74,4 +74,4 @@ def behind(nginx: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beh
         counting(server.port) as wire,
         proxy.running(directory / "nginx", f"127.0.0.1:{wire.port}", short_polls=True) as port,
     ):
-        yield Behind(server, wire, port, directory / "nginx")
+        yield ProxiedServer(server, wire, port, directory / "nginx")

@@ -17,7 +17,7 @@ from benchmarks.blocking import Connection as Writer
 from benchmarks.blocking import make_request
 from benchmarks.model import SMOKE
 from benchmarks.workloads import collapse
-from tests.deploy.conftest import Behind
+from tests.deploy.conftest import ProxiedServer
 from tests.support.certificates import Authority
 from tests.support.http import Connection, Response
 from tests.support.server import ServerProcess
@@ -43,7 +43,7 @@ def test_nginx_accepts_the_configuration(tmp_path: Path) -> None:
         assert "[warn]" not in done.stderr
 
 
-def test_every_operation_passes(behind: Behind) -> None:
+def test_every_operation_passes(behind: ProxiedServer) -> None:
     """Statuses and headers are the server's; the client's X-Forwarded-For is not passed on."""
     path = STREAM + "all/of%20it"
     made = behind.request("PUT", path, {**TEXT, "X-Forwarded-For": "192.0.2.7"}, b"one")
@@ -67,7 +67,7 @@ def test_every_operation_passes(behind: Behind) -> None:
     assert behind.request("HEAD", path).status == 404
 
 
-def test_paths_are_passed_on_unchanged(behind: Behind) -> None:
+def test_paths_are_passed_on_unchanged(behind: ProxiedServer) -> None:
     """Paths that nginx could normalize to one are three streams, also in its cache."""
     behind.request("PUT", "/escapes", {})
     for number, name in enumerate(("a%25b", "a%2525b", "a%20b")):
@@ -80,7 +80,7 @@ def test_paths_are_passed_on_unchanged(behind: Behind) -> None:
             assert read.body == b"%d" % number * 1500
 
 
-def test_a_client_reads_its_own_appends(behind: Behind) -> None:
+def test_a_client_reads_its_own_appends(behind: ProxiedServer) -> None:
     """Responses that end at the tail are not cached, though they could be."""
     path = STREAM + "own-writes"
     behind.create(path)
@@ -90,7 +90,7 @@ def test_a_client_reads_its_own_appends(behind: Behind) -> None:
         assert read.body == b"01234"[: number + 1]
 
 
-def test_a_response_before_the_tail_is_cached(behind: Behind) -> None:
+def test_a_response_before_the_tail_is_cached(behind: ProxiedServer) -> None:
     path = STREAM + "history"
     behind.create(path, b"x" * 1500)
     behind.append(path, b"end")
@@ -100,7 +100,7 @@ def test_a_response_before_the_tail_is_cached(behind: Behind) -> None:
     assert len(behind.passed("^GET ")) == 1
 
 
-def test_sse_events_are_not_buffered(behind: Behind) -> None:
+def test_sse_events_are_not_buffered(behind: ProxiedServer) -> None:
     path = STREAM + "events"
     behind.create(path)
     with behind.connect() as connection:
@@ -115,7 +115,7 @@ def test_sse_events_are_not_buffered(behind: Behind) -> None:
                 seen += next(pieces)
 
 
-def test_an_upload_is_not_buffered(behind: Behind) -> None:
+def test_an_upload_is_not_buffered(behind: ProxiedServer) -> None:
     """The server receives the start of a snapshot of 8 MiB before its end is sent."""
     behind.request("PUT", "/uploads", {})
     behind.create("/uploads/large")
@@ -134,7 +134,7 @@ def test_an_upload_is_not_buffered(behind: Behind) -> None:
     assert started.status == 200 and body in started.body
 
 
-def test_a_body_that_is_too_large_is_rejected_before_it_is_sent(behind: Behind) -> None:
+def test_a_body_that_is_too_large_is_rejected_before_it_is_sent(behind: ProxiedServer) -> None:
     with behind.connect() as connection:
         head = f"PUT {STREAM}huge HTTP/1.1\r\nHost: a\r\nContent-Length: {(1 << 30) + 1}\r\n\r\n"
         connection.send(head.encode())
@@ -143,7 +143,7 @@ def test_a_body_that_is_too_large_is_rejected_before_it_is_sent(behind: Behind) 
 
 @pytest.mark.parametrize("parameters", ["OFFSET={tail}&offset=-1", "x=1&offset=-1"])
 def test_queries_that_nginx_could_misread_are_not_collapsed(
-    parameters: str, behind: Behind
+    parameters: str, behind: ProxiedServer
 ) -> None:
     """A response from the start must not reach a reader that waits at the tail."""
     path = STREAM + f"tricks-{len(parameters)}"
@@ -157,7 +157,7 @@ def test_queries_that_nginx_could_misread_are_not_collapsed(
         wait_until(lambda: bool(behind.passed(f"^GET {path}.live=long-poll&offset={tail} ")))
 
 
-def test_requests_with_credentials_are_not_cached(behind: Behind) -> None:
+def test_requests_with_credentials_are_not_cached(behind: ProxiedServer) -> None:
     """nginx by itself would cache them for all clients."""
     path = STREAM + "private"
     behind.create(path, b"x" * 1500)
@@ -225,7 +225,7 @@ def test_a_cached_response_does_not_reach_other_principals(
     assert bool(found) == by_principal
 
 
-def test_the_requests_of_one_principal_can_be_shared(behind: Behind, tmp_path: Path) -> None:
+def test_the_requests_of_one_principal_can_be_shared(behind: ProxiedServer, tmp_path: Path) -> None:
     """The alternative of the configuration: shared among requests of one principal only."""
     path = STREAM + "principals"
     behind.create(path, b"x")
@@ -242,7 +242,7 @@ def test_the_requests_of_one_principal_can_be_shared(behind: Behind, tmp_path: P
     assert sorted(set(passed)) == ["Bearer a", "Bearer b"] and len(passed) < 6
 
 
-def test_a_query_is_not_logged(behind: Behind) -> None:
+def test_a_query_is_not_logged(behind: ProxiedServer) -> None:
     behind.create(STREAM + "logged")
     behind.request("GET", f"{STREAM}logged?offset=-1&access_token=secret-of-mine")
     log = behind.directory / "tailrace.log"
@@ -250,7 +250,7 @@ def test_a_query_is_not_logged(behind: Behind) -> None:
     assert "secret-of-mine" not in log.read_text()
 
 
-def test_encodings_are_cached_separately(behind: Behind) -> None:
+def test_encodings_are_cached_separately(behind: ProxiedServer) -> None:
     """A client that does not accept gzip never gets it."""
     path = STREAM + "encodings"
     behind.create(path, b"x" * 5000)
@@ -263,7 +263,7 @@ def test_encodings_are_cached_separately(behind: Behind) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_two_hundred_readers_cost_as_much_as_a_few(behind: Behind) -> None:
+def test_two_hundred_readers_cost_as_much_as_a_few(behind: ProxiedServer) -> None:
     """
     Goal: readers that wait at one offset cost the server one request, with new data and without.
 
@@ -293,7 +293,7 @@ def followed(connection: Connection, target: str) -> Response:
         connection.send_request("GET", target)
 
 
-def test_the_end_of_a_stream_reaches_all_waiting_readers(behind: Behind) -> None:
+def test_the_end_of_a_stream_reaches_all_waiting_readers(behind: ProxiedServer) -> None:
     """By closing and by deleting it."""
     for ending, status in (("POST", 204), ("DELETE", 404)):
         path = STREAM + f"ends-{ending}"
@@ -314,7 +314,7 @@ def test_the_end_of_a_stream_reaches_all_waiting_readers(behind: Behind) -> None
 
 
 @pytest.mark.usefixtures("nginx")
-def test_tls_and_http_2(behind: Behind, tmp_path: Path) -> None:
+def test_tls_and_http_2(behind: ProxiedServer, tmp_path: Path) -> None:
     """With the TLS lines of the file: a real handshake, HTTP/2, and `Location` is https."""
     authority = Authority(tmp_path)
     files, context = authority.issue("nginx"), authority.client_context()

@@ -1,1 +1,1 @@
-"""The protocol end to end: one test for each rule, over every way of running the server."""
+"""The protocol end to end: each rule is tested on every transport, engine and surface."""

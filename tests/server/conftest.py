@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.server import AsgiServerProcess, BaseServerProcess, ServerProcess
 from tests.support.streams import Api
 
-# Small enough that a test can wait for the end of a long-poll or of an event stream.
+# Short enough that a test can wait for the end of a long-poll or of an event stream.
 SHORT = ("--long-poll-s", "0.4", "--sse-s", "0.8", "--chunk-bytes", "100")
-# Long enough that no waiting reader's time is over before its test wakes it.
+# Long enough that no long-poll or event stream ends before its test sends data.
 LONG = ("--long-poll-s", "60", "--sse-s", "60")
 SLIDING = ("--ttl", "sliding")
 
@@ -37,6 +38,14 @@ Start = Callable[..., BaseServerProcess]
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "every_kind: run on every kind of server in both tiers")
+    settings.register_profile(
+        "server",
+        max_examples=40 if config.getoption("--all-tests") else 15,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -58,13 +67,13 @@ def _is_repeat(item: pytest.Item) -> bool:
 
 @pytest.fixture(scope="session", params=list(KINDS))
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which transport, engine and surface is under test."""
+    """The transport, engine and surface under test."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def start(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """Start a server of the kind under test; one is kept for each set of options."""
+    """Start a server of the kind under test, once per set of options."""
     running: dict[tuple[str, ...], BaseServerProcess] = {}
 
     def started(*options: str) -> BaseServerProcess:
@@ -92,7 +101,7 @@ def _api(server: BaseServerProcess, kind: str) -> Iterator[Api]:
 
 @pytest.fixture
 def api(start: Start, kind: str) -> Iterator[Api]:
-    """A server with the defaults, but longer waits."""
+    """A server with the default settings, except for longer waits."""
     yield from _api(start(*LONG), kind)
 
 
@@ -104,5 +113,5 @@ def short(start: Start, kind: str) -> Iterator[Api]:
 
 @pytest.fixture
 def sliding(start: Start, kind: str) -> Iterator[Api]:
-    """A server whose TTL is renewed by every use."""
+    """A server whose TTL restarts with every read and write."""
     yield from _api(start(*SLIDING), kind)

@@ -1,4 +1,4 @@
-"""Answers whose client is gone: nothing goes on for them, and nothing is held."""
+"""A response whose client has disconnected is aborted, and releases what it holds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Message = MutableMapping[str, Any]
 
 
 class Mounted:
-    """The app, called as a server would call it."""
+    """The ASGI app, called directly as an ASGI server calls it."""
 
     def __init__(self, data_dir: Path) -> None:
         self.app: TailraceApp = create_app(Settings(data_dir=data_dir))
@@ -51,17 +51,17 @@ class Mounted:
         return asyncio.ensure_future(self.app(scope, receive, send or ignore))
 
     @property
-    def held(self) -> dict[int, list[int]]:
+    def pinned(self) -> dict[int, list[int]]:
         assert self.app._service is not None
         return self.app._service.engine.pins._held
 
     @property
-    def at_work(self) -> int:
+    def running_tasks(self) -> int:
         assert self.app._service is not None
         return len(self.app._service._tasks)
 
     async def fill(self) -> None:
-        """A stream of some slices, and a snapshot of some chunks after its first message."""
+        """Create a stream of several slices, with a snapshot of several chunks."""
         await self.start("PUT", "/bucket")
         await self.start("PUT", "/bucket/s", b"x" * MIB)
         await self.start("PUT", f"/bucket/s/snapshot/{OFFSET}", b"s" * 3 * MIB)
@@ -71,13 +71,13 @@ class Mounted:
 
 async def _until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - there is nothing else to wait for
+        while not holds():  # noqa: ASYNC110 - no event marks this state
             await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("turns", [1, 2, 5, 20])
-def test_a_bootstrap_that_is_given_up_holds_nothing(tmp_path: Path, turns: int) -> None:
-    """However far it had come: searched, about to be sent, or being sent."""
+def test_a_cancelled_bootstrap_releases_its_view(tmp_path: Path, turns: int) -> None:
+    """Cancelled during the boundary search, before sending, and while sending."""
 
     async def run() -> None:
         mounted = Mounted(tmp_path / "data")
@@ -88,13 +88,15 @@ def test_a_bootstrap_that_is_given_up_holds_nothing(tmp_path: Path, turns: int) 
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
-        await _until(lambda: not mounted.held and not mounted.at_work)
+        await _until(lambda: not mounted.pinned and not mounted.running_tasks)
         await mounted.app.close()
 
     asyncio.run(run())
 
 
-def test_a_bootstrap_whose_client_does_not_read_holds_it_until_it_goes(tmp_path: Path) -> None:
+def test_a_bootstrap_keeps_its_view_until_a_client_that_does_not_read_disconnects(
+    tmp_path: Path,
+) -> None:
     async def run() -> None:
         mounted = Mounted(tmp_path / "data")
         await mounted.fill()
@@ -107,28 +109,28 @@ def test_a_bootstrap_whose_client_does_not_read_holds_it_until_it_goes(tmp_path:
 
         work = mounted.start("GET", "/bucket/s/bootstrap", send=send)
         await stuck.wait()
-        assert mounted.held
+        assert mounted.pinned
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
-        await _until(lambda: not mounted.held and not mounted.at_work)
+        await _until(lambda: not mounted.pinned and not mounted.running_tasks)
         await mounted.app.close()
 
     asyncio.run(run())
 
 
-def test_the_end_of_the_server_ends_what_is_still_at_work(
+def test_shutdown_cancels_running_bootstraps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A search that would go on for ever does not meet a store that is closed."""
+    """An endless boundary search is cancelled before the store is closed."""
 
     async def run() -> None:
         mounted = Mounted(tmp_path / "data")
         await mounted.fill()
-        # Nothing is ever absent: the search begins again and again.
+        # Every boundary is found in the content, so the search never ends.
         monkeypatch.setattr(bootstrap, "_new_boundary", lambda: b"yyyyyyyy")
         work = mounted.start("GET", "/bucket/s/bootstrap")
-        await _until(lambda: mounted.at_work == 1)
+        await _until(lambda: mounted.running_tasks == 1)
         problems: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, what: problems.append(what))
         await mounted.app.close()

@@ -1,10 +1,9 @@
-"""§5.2: POST appends, in the order of its checks, and Stream-Seq only ever grows."""
+"""§5.2: POST appends; the order of its checks; Stream-Seq must increase."""
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.http import format_request
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 
@@ -19,7 +18,7 @@ def test_append_is_204_with_the_new_tail(api: Api) -> None:
 
 
 def test_chunked_append(api: Api) -> None:
-    """A streamed body is one append, whatever its chunks."""
+    """A body in several chunks is one append."""
     path = api.create()
     headers = {"Content-Type": "text/plain", "Transfer-Encoding": "chunked"}
     body = b"3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n"
@@ -28,8 +27,7 @@ def test_chunked_append(api: Api) -> None:
     assert api.read_all(path) == b"abcd"
 
 
-def test_binary_bytes_survive(api: Api) -> None:
-    """Every byte value, exactly."""
+def test_every_byte_value_is_stored_unchanged(api: Api) -> None:
     path = api.create("application/octet-stream")
     data = bytes(range(256)) * 3
     api.append(path, data, content_type="application/octet-stream")
@@ -37,21 +35,20 @@ def test_binary_bytes_survive(api: Api) -> None:
 
 
 def test_append_to_a_stream_that_does_not_exist_is_404(api: Api) -> None:
-    """404, and it is not created."""
+    """And no stream is created."""
     path = api.path()
     check_problem(api.post(path, b"x"), 404, "stream-not-found")
     assert api.head(path).status == 404
 
 
-@pytest.mark.parametrize("sent", [b"", None])
+@for_each("sent", [b"", None])
 def test_empty_body_is_400(api: Api, sent: bytes | None) -> None:
-    """Unless the stream is to be closed, an empty POST is malformed."""
+    """An empty POST is malformed unless it closes the stream."""
     path = api.create()
     check_problem(api.post(path, sent), 400, "body-empty")
 
 
 def test_empty_chunked_body_is_400(api: Api) -> None:
-    """No content is no content in every framing."""
     path = api.create()
     headers = {"Content-Type": "text/plain", "Transfer-Encoding": "chunked"}
     check_problem(api.request("POST", path, headers, b"0\r\n\r\n"), 400, "body-empty")
@@ -66,8 +63,8 @@ def test_post_without_any_framing_is_an_empty_body(api: Api) -> None:
         check_problem(connection.read_response("POST"), 400, "body-empty")
 
 
-def test_other_content_type_is_409(api: Api) -> None:
-    """Valid but not the stream's: 409, nothing is appended."""
+def test_a_content_type_other_than_the_streams_is_409(api: Api) -> None:
+    """And nothing is appended."""
     path = api.create()
     check_problem(
         api.post(path, b"{}", content_type="application/json"), 409, "content-type-mismatch"
@@ -76,24 +73,21 @@ def test_other_content_type_is_409(api: Api) -> None:
 
 
 def test_missing_content_type_is_400(api: Api) -> None:
-    """A body must say what it is."""
     path = api.create()
     check_problem(api.post(path, b"x", content_type=None), 400, "content-type-missing")
 
 
-@pytest.mark.parametrize("content_type", ["application/json", "nonsense", "", "a/b; c"])
-def test_close_only_is_never_refused_for_its_content_type(api: Api, content_type: str) -> None:
-    """When the body is empty, servers must not reject based on Content-Type."""
+@for_each("content_type", ["application/json", "nonsense", "", "a/b; c"])
+def test_close_only_ignores_the_content_type(api: Api, content_type: str) -> None:
+    """If the body is empty, servers must not reject a request for its Content-Type."""
     path = api.create()
     response = api.post(path, b"", {"Stream-Closed": "true"}, content_type)
     assert (response.status, response.headers["stream-closed"]) == (204, "true")
 
 
-@pytest.mark.parametrize(
-    "charset", ["text/plain;charset=utf-8", "TEXT/plain", "text/Plain; a=b; c"]
-)
-def test_content_type_matches_without_case_and_parameters(api: Api, charset: str) -> None:
-    """`text/plain; charset=utf-8` is `text/plain`."""
+@for_each("charset", ["text/plain;charset=utf-8", "TEXT/plain", "text/Plain; a=b; c"])
+def test_content_types_are_compared_without_case_and_parameters(api: Api, charset: str) -> None:
+    """`text/plain; charset=utf-8` matches `text/plain`."""
     path = api.create("text/plain")
     assert api.post(path, b"x", content_type=charset).status == 204
 
@@ -101,7 +95,7 @@ def test_content_type_matches_without_case_and_parameters(api: Api, charset: str
 # -- Stream-Seq ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("last", "next_one"),
     [
         ("1", "2"),
@@ -115,8 +109,8 @@ def test_content_type_matches_without_case_and_parameters(api: Api, charset: str
         ("9", "A"),
     ],
 )
-def test_stream_seq_compares_by_bytes(api: Api, last: str, next_one: str) -> None:
-    """Byte-wise: `10` < `2`, `Z` < `a`; what is not above the last is 409."""
+def test_stream_seq_is_compared_bytewise(api: Api, last: str, next_one: str) -> None:
+    """`10` < `2`, `Z` < `a`; a value not greater than the last is 409."""
     path = api.create()
     api.append(path, b"1", {"Stream-Seq": last})
     check_problem(api.post(path, b"x", {"Stream-Seq": last}), 409, "seq-regression")
@@ -125,8 +119,7 @@ def test_stream_seq_compares_by_bytes(api: Api, last: str, next_one: str) -> Non
     assert api.read_all(path) == b"12"
 
 
-def test_appends_without_stream_seq_leave_it_alone(api: Api) -> None:
-    """Requests without the header are in no order with those that have it."""
+def test_appends_without_stream_seq_do_not_change_it(api: Api) -> None:
     path = api.create()
     api.append(path, b"1", {"Stream-Seq": "5"})
     api.append(path, b"2")
@@ -134,8 +127,8 @@ def test_appends_without_stream_seq_leave_it_alone(api: Api) -> None:
     api.append(path, b"3", {"Stream-Seq": "6"})
 
 
-def test_a_refused_append_does_not_use_its_stream_seq(api: Api) -> None:
-    """The sequence number of a request that was refused is free."""
+def test_a_rejected_append_does_not_advance_stream_seq(api: Api) -> None:
+    """The same value can be sent again."""
     path = api.create()
     assert api.post(path, b"x", {"Stream-Seq": "7"}, "text/html").status == 409
     assert api.post(path, b"", {"Stream-Seq": "7"}).status == 400
@@ -143,18 +136,18 @@ def test_a_refused_append_does_not_use_its_stream_seq(api: Api) -> None:
 
 
 def test_stream_seq_is_scoped_per_stream(api: Api) -> None:
-    """The same number may be used on another stream, and by any writer of this one only once."""
+    """Another stream accepts the same value; all writers of one stream share the sequence."""
     one, two = api.create(), api.create()
     for path in (one, two):
         api.append(path, b"x", {"Stream-Seq": "1"})
     producer = {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0"}
     check_problem(api.post(one, b"x", {"Stream-Seq": "1"} | producer), 409, "seq-regression")
-    # The refused batch was not used up: the producer may send it again.
+    # The rejected batch did not advance the producer: it can be sent again.
     assert api.post(one, b"x", {"Stream-Seq": "2"} | producer).status == 200
 
 
-def test_close_only_takes_part_in_stream_seq(api: Api) -> None:
-    """A close with a number that is not above the last is a regression like any other."""
+def test_close_only_checks_and_advances_stream_seq(api: Api) -> None:
+    """A close with a value not greater than the last is 409."""
     path = api.create()
     api.append(path, b"x", {"Stream-Seq": "5"})
     closing = {"Stream-Closed": "true", "Stream-Seq": "5"}
@@ -162,11 +155,11 @@ def test_close_only_takes_part_in_stream_seq(api: Api) -> None:
     assert "stream-closed" not in api.head(path).headers
 
 
-# -- which error comes first ----------------------------------------------------------------------
+# -- precedence of errors -------------------------------------------------------------------------
 
 
 def test_error_precedence_on_a_closed_stream(api: Api) -> None:
-    """Closed comes before content type, body and sequence, so that clients see Stream-Closed."""
+    """Closure is checked before content type, body and sequence: clients see Stream-Closed."""
     path = api.create(body=b"x")
     api.append(path, b"y", {"Stream-Seq": "5"})
     tail = api.close_stream(path).headers["stream-next-offset"]
@@ -187,7 +180,7 @@ def test_error_precedence_on_a_closed_stream(api: Api) -> None:
 
 
 def test_error_precedence_on_an_open_stream(api: Api) -> None:
-    """Content type, then body, then the producer's order, then Stream-Seq."""
+    """Content type, then body, then the producer's sequence, then Stream-Seq."""
     path = api.create("application/json")
     api.append(path, b"1", {"Stream-Seq": "5"}, "application/json")
     gap = {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "3"}

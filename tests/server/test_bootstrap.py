@@ -1,4 +1,4 @@
-"""X§3: bootstrap, a snapshot and every message after it, as one `multipart/mixed` answer."""
+"""X§3: bootstrap returns a snapshot and all later messages as one `multipart/mixed` response."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.server.test_compression import DECODERS
 from tests.support.http import Connection, Response
+from tests.support.looping import for_each
 from tests.support.multipart import Part, boundary_of, parts_of
 from tests.support.publishing import (
     INLINE_BYTES_MAX,
@@ -23,12 +24,12 @@ from tests.support.publishing import (
     START,
     TEXT,
     bootstrap,
-    narrow,
     new_stream,
     offset,
+    parse_bootstrap,
     publish,
+    small_buffer_connection,
     snapshot_files,
-    taken_apart,
     wait_for_files,
 )
 from tests.support.streams import Api, check_common, check_problem
@@ -42,28 +43,28 @@ NOISE = random.Random("bootstrap").randbytes(3 * MIB + 7)
 # -- X§3.1: request --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize(
+@for_each("method", ["GET", "HEAD"])
+@for_each(
     "query",
     ["live=sse", "live=long-poll", "live=false", "live=", "live", "live=x", "x=1&%6Cive=sse"],
 )
 def test_any_live_parameter_is_400(api: Api, query: str, method: str) -> None:
-    """X§3.3: bootstrap is one-shot; whatever the value, and also without one."""
+    """X§3.3: bootstrap is not live: the parameter is rejected with any value or none."""
     path = new_stream(api, TEXT, b"abc")
-    answer = api.request(method, f"{path}/bootstrap?{query}")
+    response = api.request(method, f"{path}/bootstrap?{query}")
     if method == "GET":
-        check_problem(answer, 400, "query-invalid")
-    assert answer.status == 400
+        check_problem(response, 400, "query-invalid")
+    assert response.status == 400
 
 
-@pytest.mark.parametrize(
+@for_each(
     "query",
     ["x=1", "offset=-1", "cursor=5&x", "live2=sse", "", "offset=&offset=", "cursor=%FF"],
 )
-def test_bootstrap_has_no_parameters_of_its_own(api: Api, query: str) -> None:
-    """§9.1: others are ignored, and so are those of ordinary reads, however they are spelled."""
+def test_bootstrap_ignores_other_parameters(api: Api, query: str) -> None:
+    """§9.1: unknown ones, and those of ordinary reads, valid or not."""
     path = new_stream(api, TEXT, b"abc")
-    assert taken_apart(api.get(f"{path}/bootstrap?{query}")).messages == [b"abc"]
+    assert parse_bootstrap(api.get(f"{path}/bootstrap?{query}")).messages == [b"abc"]
 
 
 def test_bootstrap_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
@@ -77,22 +78,22 @@ def test_bootstrap_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
 # -- X§3.2: response -------------------------------------------------------------------------------
 
 
-def test_the_exact_answer(api: Api) -> None:
-    """Headers and body, byte by byte."""
+def test_the_exact_response(api: Api) -> None:
+    """All headers, and the bytes of the body."""
     path = new_stream(api, JSON, b'{"op":"set"}', b'[{"op": "insert"},3]')
     publish(api, path, offset(1, 13), b"<snapshot-bytes>", "text/x-state")
-    answer = api.get(f"{path}/bootstrap")
-    assert answer.status == 200
-    check_common(answer)
-    boundary = boundary_of(answer.headers["content-type"])
-    assert answer.headers["stream-snapshot-offset"] == offset(1, 13)
-    assert answer.headers["stream-next-offset"] == api.tail(path) == offset(3, 32)
-    assert answer.headers["stream-up-to-date"] == "true"
-    assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["content-length"] == str(len(answer.body))
-    assert "etag" not in answer.headers
-    assert "stream-closed" not in answer.headers
-    assert answer.body == (
+    response = api.get(f"{path}/bootstrap")
+    assert response.status == 200
+    check_common(response)
+    boundary = boundary_of(response.headers["content-type"])
+    assert response.headers["stream-snapshot-offset"] == offset(1, 13)
+    assert response.headers["stream-next-offset"] == api.tail(path) == offset(3, 32)
+    assert response.headers["stream-up-to-date"] == "true"
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["content-length"] == str(len(response.body))
+    assert "etag" not in response.headers
+    assert "stream-closed" not in response.headers
+    assert response.body == (
         b"--BOUNDARY\r\nContent-Type: text/x-state\r\n\r\n<snapshot-bytes>"
         b'\r\n--BOUNDARY\r\nContent-Type: application/json\r\n\r\n{"op": "insert"}'
         b"\r\n--BOUNDARY\r\nContent-Type: application/json\r\n\r\n3"
@@ -100,9 +101,9 @@ def test_the_exact_answer(api: Api) -> None:
     ).replace(b"BOUNDARY", boundary)
 
 
-@pytest.mark.parametrize("content_type", [TEXT, JSON])
-def test_without_a_snapshot_there_is_an_empty_first_part(api: Api, content_type: str) -> None:
-    """Of type application/octet-stream; the offset is -1; updates begin at the beginning."""
+@for_each("content_type", [TEXT, JSON])
+def test_without_a_snapshot_the_first_part_is_empty(api: Api, content_type: str) -> None:
+    """Its type is application/octet-stream, the offset is -1, and all messages follow."""
     path = new_stream(api, content_type, b"1", b"2")
     found = bootstrap(api, path)
     assert found.snapshot == Part(OCTETS, b"")
@@ -111,7 +112,7 @@ def test_without_a_snapshot_there_is_an_empty_first_part(api: Api, content_type:
     assert (found.next_offset, found.up_to_date) == (api.tail(path), True)
 
 
-@pytest.mark.parametrize("content_type", [TEXT, JSON, OCTETS])
+@for_each("content_type", [TEXT, JSON, OCTETS])
 def test_an_empty_stream_has_one_empty_part(api: Api, content_type: str) -> None:
     path = new_stream(api, content_type)
     found = bootstrap(api, path)
@@ -119,8 +120,8 @@ def test_an_empty_stream_has_one_empty_part(api: Api, content_type: str) -> None
     assert (found.snapshot_offset, found.next_offset, found.up_to_date) == ("-1", START, True)
 
 
-def test_an_empty_snapshot_is_not_the_same_as_none(api: Api) -> None:
-    """Its part is as empty, but has its type and its offset."""
+def test_an_empty_snapshot_differs_from_no_snapshot(api: Api) -> None:
+    """Its part is empty too, but has the snapshot's type and offset."""
     path = new_stream(api, TEXT, b"abc")
     publish(api, path, offset(1, 3), b"", "text/x-nothing")
     found = bootstrap(api, path)
@@ -128,7 +129,7 @@ def test_an_empty_snapshot_is_not_the_same_as_none(api: Api) -> None:
     assert (found.snapshot_offset, found.updates) == (offset(1, 3), [])
 
 
-@pytest.mark.parametrize("size", [0, 1, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, len(NOISE)])
+@for_each("size", [0, 1, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, len(NOISE)])
 def test_the_first_part_is_the_raw_snapshot_with_its_type(api: Api, size: int) -> None:
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), NOISE[:size], "application/x-state; v=2")
@@ -137,9 +138,9 @@ def test_the_first_part_is_the_raw_snapshot_with_its_type(api: Api, size: int) -
     assert found.updates == [Part(TEXT, b"def")]
 
 
-@pytest.mark.parametrize("content_type", ["Text/Plain; Charset=utf-8", "image/png", "a/b;c"])
+@for_each("content_type", ["Text/Plain; Charset=utf-8", "image/png", "a/b;c"])
 def test_each_update_has_the_content_type_of_the_stream(api: Api, content_type: str) -> None:
-    """Exactly as the stream was created with."""
+    """With the exact spelling of the create."""
     path = new_stream(api, content_type, b"one", b"two", b"three")
     publish(api, path, offset(1, 3), b"state", JSON)
     found = bootstrap(api, path)
@@ -148,14 +149,14 @@ def test_each_update_has_the_content_type_of_the_stream(api: Api, content_type: 
 
 
 def test_each_update_is_exactly_one_message(api: Api) -> None:
-    """One append is one part, whatever is in it and whatever frames it may look like."""
+    """One append is one part, even if its content looks like a delimiter."""
     messages = [b"[1,2,3]", b"\0", b"\r\n", b"a\nb", b"--", b"{", b"x" * 70_000, b"\xff\xfe"]
     path = new_stream(api, OCTETS, *messages)
     assert bootstrap(api, path).messages == messages
 
 
 def test_each_update_of_a_json_stream_is_one_element(api: Api) -> None:
-    """As it was sent, white space inside and numbers and escapes untouched; batches taken apart."""
+    """White space inside, numbers and escapes are unchanged; batches are split."""
     appends = [
         b' [ 1 ,{"a" :  1e2 },\r\n12345678901234567890.000 , [ ] , [1, 2] ,{}]\n',
         b'"\\u00e9\\r\\n--x"',
@@ -178,21 +179,21 @@ def test_each_update_of_a_json_stream_is_one_element(api: Api) -> None:
     found = bootstrap(api, path)
     assert found.messages == elements
     assert [json.loads(element) for element in elements] == json.loads(api.get(path).body)
-    # From the middle of the first batch on.
+    # Starting inside the first batch.
     size = sum(len(element) + 1 for element in elements[:3])
     publish(api, path, offset(3, size), b"state")
     assert bootstrap(api, path).messages == elements[3:]
 
 
-def test_a_json_batch_is_as_many_parts_as_it_has_elements(api: Api) -> None:
-    """Also if it is larger than what is read at a time, and a chunk of an ordinary answer."""
+def test_a_large_json_batch_has_one_part_per_element(api: Api) -> None:
+    """Also if it is larger than one storage read and than the chunk of an ordinary read."""
     elements = [b'"%d%b"' % (number, b"x" * (number % 700)) for number in range(4000)]
     path = new_stream(api, JSON, b"[" + b",".join(elements) + b"]", b"[-1,-2]")
     assert bootstrap(api, path).messages == [*elements, b"-1", b"-2"]
 
 
-def test_bootstrap_is_whole_whatever_an_ordinary_answer_may_hold(short: Api) -> None:
-    """On this server a read returns 100 bytes; a bootstrap is never cut."""
+def test_bootstrap_is_not_limited_by_chunk_bytes(short: Api) -> None:
+    """On this server an ordinary read returns at most 100 bytes."""
     messages = [b"%d" % number * 60 for number in range(50)]
     path = new_stream(short, TEXT, *messages)
     found = bootstrap(short, path)
@@ -200,32 +201,32 @@ def test_bootstrap_is_whole_whatever_an_ordinary_answer_may_hold(short: Api) -> 
     assert found.up_to_date
 
 
-def test_bootstrap_of_a_closed_stream_says_that_it_is_closed(api: Api) -> None:
-    """As an ordinary read that reaches the end does."""
+def test_bootstrap_of_a_closed_stream_has_stream_closed(api: Api) -> None:
+    """Like an ordinary read that reaches the end."""
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), b"state")
     api.close_stream(path)
-    answer = api.get(f"{path}/bootstrap")
-    assert answer.headers["stream-closed"] == "true"
-    assert taken_apart(answer).messages == [b"def"]
+    response = api.get(f"{path}/bootstrap")
+    assert response.headers["stream-closed"] == "true"
+    assert parse_bootstrap(response).messages == [b"def"]
 
 
 def test_head_of_a_bootstrap_has_its_headers_and_no_body(api: Api) -> None:
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), b"state")
-    answer = api.head(f"{path}/bootstrap")
-    assert (answer.status, answer.body) == (200, b"")
-    assert boundary_of(answer.headers["content-type"])
-    assert answer.headers["stream-snapshot-offset"] == offset(1, 3)
-    assert answer.headers["stream-next-offset"] == offset(2, 6)
-    assert answer.headers["cache-control"] == "no-store"
+    response = api.head(f"{path}/bootstrap")
+    assert (response.status, response.body) == (200, b"")
+    assert boundary_of(response.headers["content-type"])
+    assert response.headers["stream-snapshot-offset"] == offset(1, 3)
+    assert response.headers["stream-next-offset"] == offset(2, 6)
+    assert response.headers["cache-control"] == "no-store"
 
 
 # -- boundaries ------------------------------------------------------------------------------------
 
 
-def test_the_boundary_is_another_one_each_time(api: Api) -> None:
-    """And is one that needs no quotation marks, of a length that RFC 2046 allows."""
+def test_each_response_has_its_own_boundary(api: Api) -> None:
+    """It needs no quotation marks, and its length is allowed by RFC 2046."""
     path = new_stream(api, TEXT, b"abc")
     types = {api.get(f"{path}/bootstrap").headers["content-type"] for _ in range(20)}
     assert len(types) == 20
@@ -250,13 +251,7 @@ NASTY = st.lists(
     ),
     max_size=6,
 ).map(b"".join)
-fuzz = settings(
-    max_examples=40,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+fuzz = settings.get_profile("server")
 
 
 @given(
@@ -264,14 +259,14 @@ fuzz = settings(
     snapshot=st.none() | st.tuples(st.integers(0, 8), NASTY),
 )
 @fuzz
-def test_no_content_is_taken_for_a_boundary(
+def test_no_content_is_parsed_as_a_boundary(
     api: Api, messages: list[bytes], snapshot: tuple[int, bytes] | None
 ) -> None:
     """
-    Messages and snapshots come back as they are, even if they are made of delimiters.
+    Messages and snapshots are returned unchanged, even if they consist of delimiters.
 
-    Method: content that quotes the boundary of the bootstrap before, which is all that a client
-    can know of the next one; taken apart by two parsers that share nothing.
+    Method: the content quotes the boundary of the previous bootstrap, the most that a client can
+    know of the next one. Two independent parsers read the response.
     """
     path = new_stream(api, OCTETS)
     offsets, stored = [START], []
@@ -310,15 +305,15 @@ def test_no_content_is_taken_for_a_boundary(
     cut=st.integers(0, 10),
 )
 @fuzz
-def test_json_elements_come_back_byte_for_byte(
+def test_json_elements_are_returned_byte_for_byte(
     api: Api, elements: list[tuple[object, str]], cut: int
 ) -> None:
-    """However they were spaced, and wherever in their batch the snapshot lies."""
+    """With any white space, and with the snapshot at any position in their batch."""
     texts = [
         json.dumps(value, ensure_ascii=bool(number % 2), separators=(f",{space}", f":{space}"))
         for number, (value, space) in enumerate(elements)
     ]
-    # A lone surrogate is no UTF-8.
+    # A lone surrogate cannot be encoded as UTF-8.
     encoded = [text.encode("utf-8", "replace") for text in texts]
     spaces = [space.encode() for _, space in elements]
     batch = b",".join(
@@ -331,8 +326,8 @@ def test_json_elements_come_back_byte_for_byte(
     assert bootstrap(api, path).messages == encoded[cut:]
 
 
-def test_a_snapshot_may_be_a_multipart_entity_itself(api: Api) -> None:
-    """Such as the bootstrap of another stream, kept as it came, with its type."""
+def test_a_snapshot_can_be_a_multipart_entity(api: Api) -> None:
+    """Such as a stored bootstrap of another stream, with its content type."""
     inner = api.get(f"{new_stream(api, TEXT, b'one', b'two')}/bootstrap")
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), inner.body, inner.headers["content-type"])
@@ -347,11 +342,11 @@ def test_a_snapshot_may_be_a_multipart_entity_itself(api: Api) -> None:
 # -- X§3.4: compatibility --------------------------------------------------------------------------
 
 
-def test_bootstrap_covers_what_has_become_410(api: Api) -> None:
+def test_bootstrap_works_where_reads_are_410(api: Api) -> None:
     """
     Once a read is 410, bootstrap is available with a snapshot at the earliest retained offset.
 
-    And the stream goes on from where it ends.
+    Reads continue from its Stream-Next-Offset.
     """
     path = new_stream(api, TEXT, b"abc")
     for number in range(3):
@@ -369,32 +364,32 @@ def test_bootstrap_covers_what_has_become_410(api: Api) -> None:
 # -- codings, versions, connections ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("coding", DECODERS)
-@pytest.mark.parametrize("size", [2000, len(NOISE)])
-def test_a_bootstrap_is_compressed_when_asked_for(api: Api, coding: str, size: int) -> None:
+@for_each("coding", DECODERS)
+@for_each("size", [2000, len(NOISE)])
+def test_a_bootstrap_is_compressed_if_accepted(api: Api, coding: str, size: int) -> None:
     path = new_stream(api, TEXT, b"abc", *[b"the same again " * 50] * 5)
     publish(api, path, offset(1, 3), NOISE[:size])
-    answer = api.get(f"{path}/bootstrap", headers={"Accept-Encoding": coding})
-    assert answer.headers["content-encoding"] == coding
-    assert "accept-encoding" in answer.headers["vary"].lower()
-    assert answer.headers["cache-control"] == "no-store"
-    body = DECODERS[coding](answer.body)
-    plain = Response(answer.status, answer.reason, answer.headers, body)
-    found = taken_apart(plain)
+    response = api.get(f"{path}/bootstrap", headers={"Accept-Encoding": coding})
+    assert response.headers["content-encoding"] == coding
+    assert "accept-encoding" in response.headers["vary"].lower()
+    assert response.headers["cache-control"] == "no-store"
+    body = DECODERS[coding](response.body)
+    plain = Response(response.status, response.reason, response.headers, body)
+    found = parse_bootstrap(plain)
     assert found.snapshot.body == NOISE[:size]
     assert found.messages == [b"the same again " * 50] * 5
 
 
 def test_a_small_bootstrap_is_not_compressed(api: Api) -> None:
     path = new_stream(api, TEXT, b"abc")
-    answer = api.get(f"{path}/bootstrap", headers={"Accept-Encoding": "gzip"})
-    assert "content-encoding" not in answer.headers
-    assert taken_apart(answer).messages == [b"abc"]
+    response = api.get(f"{path}/bootstrap", headers={"Accept-Encoding": "gzip"})
+    assert "content-encoding" not in response.headers
+    assert parse_bootstrap(response).messages == [b"abc"]
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
-def test_a_client_of_http_1_0_gets_it_too(api: Api, kind: str, coding: str) -> None:
-    """Without chunks, of which it knows nothing: the response ends with the connection."""
+def test_bootstrap_over_http_1_0(api: Api, kind: str, coding: str) -> None:
+    """HTTP/1.0 has no chunked coding: the response ends with the connection."""
     if kind.startswith("asgi") and coding != "identity":
         pytest.skip("uvicorn sends chunks to clients of HTTP/1.0 too")
     path = new_stream(api, TEXT, b"abc", b"d" * 5000)
@@ -402,16 +397,16 @@ def test_a_client_of_http_1_0_gets_it_too(api: Api, kind: str, coding: str) -> N
     with api.connect(30.0) as connection:
         head = f"GET {path}/bootstrap HTTP/1.0\r\nAccept-Encoding: {coding}\r\n\r\n"
         connection.send(head.encode())
-        answer = connection.read_response()
-        assert "transfer-encoding" not in answer.headers
+        response = connection.read_response()
+        assert "transfer-encoding" not in response.headers
         assert connection.closed_by_peer()
-    body = answer.body if coding == "identity" else DECODERS[coding](answer.body)
-    found = taken_apart(Response(200, answer.reason, answer.headers, body))
+    body = response.body if coding == "identity" else DECODERS[coding](response.body)
+    found = parse_bootstrap(Response(200, response.reason, response.headers, body))
     assert (found.snapshot.body, found.messages) == (NOISE, [b"d" * 5000])
 
 
-def test_a_connection_goes_on_after_a_bootstrap(api: Api) -> None:
-    """What is pipelined behind it is answered after it."""
+def test_a_connection_can_be_reused_after_a_bootstrap(api: Api) -> None:
+    """A pipelined request gets its response after the bootstrap."""
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), NOISE)
     with api.connect(30.0) as connection:
@@ -421,37 +416,37 @@ def test_a_connection_goes_on_after_a_bootstrap(api: Api) -> None:
             connection.send_request("GET", f"{path}?offset={offset(1, 3)}")
         for _ in range(3):
             assert connection.read_response().headers["content-encoding"] == "gzip"
-            assert taken_apart(connection.read_response()).snapshot.body == NOISE
+            assert parse_bootstrap(connection.read_response()).snapshot.body == NOISE
             assert connection.read_response().body == b"def"
 
 
-def test_a_client_that_closes_its_side_still_gets_all_of_it(api: Api, kind: str) -> None:
-    """It has sent all that it wanted to, and still listens."""
+def test_a_half_closed_client_gets_the_whole_bootstrap(api: Api, kind: str) -> None:
+    """The client has shut down its sending side only."""
     if kind.startswith("asgi"):
         pytest.skip("uvicorn ends a connection whose client closes its side")
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), NOISE)
-    with narrow(api) as connection:
+    with small_buffer_connection(api) as connection:
         connection.send_request("GET", f"{path}/bootstrap")
         connection.sock.shutdown(socket.SHUT_WR)
-        found = taken_apart(connection.read_response())
+        found = parse_bootstrap(connection.read_response())
     assert (found.snapshot.body, found.messages) == (NOISE, [b"def"])
 
 
 # -- slow clients ----------------------------------------------------------------------------------
 
 
-def ask(connection: Connection, path: str) -> None:
+def request_bootstrap(connection: Connection, path: str) -> None:
     connection.send_request("GET", f"{path}/bootstrap")
 
 
-def test_others_are_served_while_a_client_reads_slowly(api: Api) -> None:
-    """A bootstrap that is larger than all buffers waits for its own reader only."""
+def test_a_slow_reader_does_not_block_other_clients(api: Api) -> None:
+    """The bootstrap is larger than all buffers on the way."""
     messages = [NOISE[number : number + MIB] for number in range(8)]
     path = new_stream(api, OCTETS, b"first", *messages)
     publish(api, path, offset(1, 5), NOISE)
-    with narrow(api) as connection:
-        ask(connection, path)
+    with small_buffer_connection(api) as connection:
+        request_bootstrap(connection, path)
         head = connection.read_head()
         body = connection.iter_body(head)
         pieces = [next(body)]
@@ -461,8 +456,8 @@ def test_others_are_served_while_a_client_reads_slowly(api: Api) -> None:
             assert bootstrap(api, other).messages == [b"%d" % number]
             pieces.append(next(body))
         pieces.extend(body)
-    answer = Response(head.status, head.reason, head.headers, b"".join(pieces))
-    found = taken_apart(answer)
+    response = Response(head.status, head.reason, head.headers, b"".join(pieces))
+    found = parse_bootstrap(response)
     assert (found.snapshot.body, found.messages) == (NOISE, messages)
 
 
@@ -473,13 +468,13 @@ def resident_bytes(api: Api) -> int:
     return int(match[1]) << 10
 
 
-@pytest.mark.parametrize("what", ["messages", "snapshot"])
+@for_each("what", ["messages", "snapshot"])
 def test_unread_bootstraps_cost_little_memory(api: Api, what: str) -> None:
     """
-    256 MiB that sixteen clients asked for and do not take: the server keeps pieces of them.
+    Sixteen clients request 256 MiB and do not read: the server buffers only small pieces.
 
-    Method: read the heads, so that all have begun; then have the server do other things for long
-    enough to make all of the bodies, and look at its memory all the time.
+    Method: read the heads, so that every response has started; then send other requests for long
+    enough that the server could produce all bodies, and measure its memory meanwhile.
     """
     path = new_stream(api, OCTETS, b"first")
     if what == "messages":
@@ -488,7 +483,7 @@ def test_unread_bootstraps_cost_little_memory(api: Api, what: str) -> None:
     else:
         publish(api, path, offset(1, 5), (NOISE * 6)[: 16 * MIB])
     small = new_stream(api, TEXT, b"small")
-    # One of them to its end first, so that what is only needed once is there already.
+    # Read one to its end first, so that one-time allocations are not measured.
     assert len(api.get(f"{path}/bootstrap").body) > 16 * MIB
     before = resident_bytes(api)
     connections = []
@@ -497,7 +492,7 @@ def test_unread_bootstraps_cost_little_memory(api: Api, what: str) -> None:
             connection = api.connect(30.0)
             connections.append(connection)
             connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 10)
-            ask(connection, path)
+            request_bootstrap(connection, path)
         for connection in connections:
             assert connection.read_head().status == 200
         most = 0
@@ -510,13 +505,13 @@ def test_unread_bootstraps_cost_little_memory(api: Api, what: str) -> None:
     assert most - before < 96 * MIB, f"{(most - before) / MIB:.0f} MiB"
 
 
-@pytest.mark.parametrize("coding", ["identity", "gzip"])
-def test_a_client_that_goes_away_holds_nothing(api: Api, coding: str) -> None:
-    """What it read can be reclaimed: the file of a superseded snapshot disappears."""
+@for_each("coding", ["identity", "gzip"])
+def test_a_disconnected_client_holds_no_snapshot_file(api: Api, coding: str) -> None:
+    """The file of a superseded snapshot is removed after the disconnect."""
     path = new_stream(api, TEXT, b"abc", b"def")
     before = snapshot_files(api)
     publish(api, path, offset(1, 3), NOISE * 4)
-    with narrow(api) as closed, narrow(api) as reset:
+    with small_buffer_connection(api) as closed, small_buffer_connection(api) as reset:
         for connection in (closed, reset):
             connection.send_request("GET", f"{path}/bootstrap", {"Accept-Encoding": coding})
         for connection in (closed, reset):

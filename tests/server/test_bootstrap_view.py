@@ -1,8 +1,8 @@
 """
-X§3.2, decision 31: a bootstrap is one consistent view, whatever happens while it is read.
+X§3.2, decision 31: a bootstrap is one consistent view, whatever changes while it is read.
 
-What it refers to must stay until the last byte is sent: messages that retention has passed,
-snapshots that were superseded, streams that were deleted.
+Its data must stay until the last byte is sent: messages before the earliest retained offset,
+superseded snapshots, deleted streams.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tests.support.publishing import (
     TEXT,
     Bootstrapped,
     bootstrap,
-    narrow,
     new_stream,
     offset,
     on_disk,
+    parse_bootstrap,
     publish,
+    small_buffer_connection,
     snapshot_files,
-    taken_apart,
     wait_for_files,
 )
 from tests.support.streams import Api, check_problem
@@ -45,7 +45,7 @@ NOISE = random.Random("view").randbytes(4 * MIB)
 
 
 class SlowReader:
-    """A bootstrap that has begun and is read to its end much later."""
+    """A bootstrap whose head is read at once, and its body later."""
 
     def __init__(self, connection: Connection, path: str, coding: str = "") -> None:
         headers = {"Accept-Encoding": coding} if coding else {}
@@ -59,15 +59,17 @@ class SlowReader:
         body = b"".join((self._first, *self._body))
         if self._coding:
             body = DECODERS[self._coding](body)
-        return taken_apart(Response(self.head.status, self.head.reason, self.head.headers, body))
+        return parse_bootstrap(
+            Response(self.head.status, self.head.reason, self.head.headers, body)
+        )
 
 
-def wait_for_the_background(api: Api, before: set[str], kept: int) -> None:
+def wait_for_reclamation(api: Api, before: set[str], kept: int) -> None:
     """
-    Wait until what is garbage by now has been reclaimed, as far as nobody needs it.
+    Wait until the garbage that exists now, and that no reader uses, is reclaimed.
 
-    On disk: until later garbage, of another stream, is gone. In memory: until the background has
-    ended a stream that expired, twice, since it reclaims in between.
+    On disk: until later garbage, of another stream, is gone. In memory: until the sweeper has
+    removed an expired stream twice, because it reclaims in between.
     """
     if on_disk(api):
         other = new_stream(api, TEXT, b"abc")
@@ -80,19 +82,19 @@ def wait_for_the_background(api: Api, before: set[str], kept: int) -> None:
     while seen < 2:
         path = new_stream(api, TEXT, headers={"Stream-Expires-At": in_seconds(0.3)})
         with api.sse(path) as events:
-            # 404, if it had expired before it could be read.
+            # 404 if it expired before the first read.
             if events.head.status == 200:
                 assert list(events)[-1].json["streamDeleted"] is True
                 seen += 1
 
 
-def test_a_bootstrap_is_the_view_of_its_beginning(api: Api) -> None:
+def test_a_bootstrap_returns_the_state_at_its_start(api: Api) -> None:
     """
-    Four bootstraps of one stream at four moments, none of them read until the stream is gone.
+    Start four bootstraps of one stream at four states, and read them after the stream is deleted.
 
-    Meanwhile: appends, snapshots small and large that move retention on, deletion, a new stream
-    under the same name, and the background that clears away what nobody needs. Each is larger than
-    all buffers on its way, so most of it is still to be made when all that is over.
+    Meanwhile: appends, small and large snapshots that move retention, deletion, a new stream of
+    the same name, and reclamation. Each response is larger than all buffers on the way, so most of
+    it is produced after these changes.
     """
     messages = [bytes([number]) + NOISE[: MIB - number] for number in range(14)]
     path = new_stream(api, OCTETS, *messages[:12])
@@ -105,7 +107,7 @@ def test_a_bootstrap_is_the_view_of_its_beginning(api: Api) -> None:
     with ExitStack() as connections:
 
         def begin(coding: str = "") -> SlowReader:
-            return SlowReader(connections.enter_context(narrow(api)), path, coding)
+            return SlowReader(connections.enter_context(small_buffer_connection(api)), path, coding)
 
         readers = [begin()]
         publish(api, path, tails[2], large, "text/x-first")
@@ -120,8 +122,8 @@ def test_a_bootstrap_is_the_view_of_its_beginning(api: Api) -> None:
         assert api.request("DELETE", path).status == 204
         api.create(TEXT, b"another stream", path=path)
         publish(api, path, START, b"another state")
-        # The two large snapshots that are still being read.
-        wait_for_the_background(api, before, kept=2)
+        # The two large snapshots that are still read.
+        wait_for_reclamation(api, before, kept=2)
         check_problem(api.get(path, "offset=-1"), 410)
         third, second, first, none = [reader.rest() for reader in reversed(readers)]
 
@@ -138,12 +140,12 @@ def test_a_bootstrap_is_the_view_of_its_beginning(api: Api) -> None:
     assert third.messages == messages[8:14]
     new = bootstrap(api, path)
     assert (new.snapshot.body, new.messages) == (b"another state", [b"another stream"])
-    # They are done, and nothing is kept for them any more.
+    # All are read to the end, so no file is kept.
     wait_for_files(api, before, 0)
 
 
-def test_a_view_may_begin_in_the_middle_of_a_json_batch(api: Api) -> None:
-    """The batch is one record: what lies before the snapshot cannot go without what is after it."""
+def test_a_view_can_start_inside_a_json_batch(api: Api) -> None:
+    """The batch is one record, so elements before the snapshot are stored with those after it."""
     elements = [b'"%d %b"' % (number, b"x" * 4000) for number in range(3000)]
     path = new_stream(api, JSON, b"[" + b",".join(elements) + b"]")
     tails = [START]
@@ -152,22 +154,22 @@ def test_a_view_may_begin_in_the_middle_of_a_json_batch(api: Api) -> None:
         tails.append(offset(count + 1, size + len(element) + 1))
     before = snapshot_files(api)
     publish(api, path, tails[100], b"first")
-    with narrow(api) as connection:
+    with small_buffer_connection(api) as connection:
         reader = SlowReader(connection, path)
         for number in (200, 2999):
             publish(api, path, tails[number], b"later")
-        wait_for_the_background(api, before, kept=0)
+        wait_for_reclamation(api, before, kept=0)
         assert api.get(path, f"offset={tails[2999]}").body == b"[%b]" % elements[2999]
         assert reader.rest().messages == elements[100:]
     assert bootstrap(api, path).messages == elements[2999:]
 
 
-def test_every_bootstrap_amid_appends_and_snapshots_is_consistent(api: Api) -> None:
+def test_every_bootstrap_during_appends_and_snapshots_is_consistent(api: Api) -> None:
     """
-    Snapshot and updates always add up to the whole, with nothing twice and nothing left out.
+    Snapshot and updates together have each message exactly once.
 
-    Method: a writer appends 0, 1, 2, … and now and then publishes a snapshot that lists all before
-    it, small ones and large ones in turns, while bootstrap after bootstrap is folded.
+    Method: a writer appends 0, 1, 2, … and at times publishes a snapshot that lists all numbers
+    before it, small and large ones alternately. Meanwhile bootstraps are read and folded.
     """
     path = new_stream(api, JSON)
     count = 400

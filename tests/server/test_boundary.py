@@ -1,7 +1,7 @@
 """
-No boundary without proof: whatever chance proposes, a bootstrap never has it in its content.
+The boundary of a bootstrap never occurs in its content.
 
-Chance is the test's here, so the first proposals are always bad ones.
+The tests replace the random generator, so the first proposed boundaries occur in the content.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tailrace.server.message import Frame, Request, Response
 from tailrace.server.routing.routes import BOOTSTRAP, SNAPSHOT
 from tailrace.server.routing.target import Target
 from tests.contract.harness import KINDS, World
+from tests.support.looping import for_each
 from tests.support.multipart import boundary_of, split_strictly
 
 KEY = b"s"
@@ -37,18 +38,18 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def proposed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What chance has proposed so far: all the bad ones first."""
-    asked: list[str] = []
+    """The tokens proposed so far; those in `BAD` come first."""
+    tokens: list[str] = []
 
     def token_hex(_size: int) -> str:
-        asked.append([*BAD, GOOD][min(len(asked), len(BAD))])
-        return asked[-1]
+        tokens.append([*BAD, GOOD][min(len(tokens), len(BAD))])
+        return tokens[-1]
 
     monkeypatch.setattr("tailrace.server.handlers.bootstrap.secrets.token_hex", token_hex)
-    return asked
+    return tokens
 
 
-class Collected:
+class CollectingSink:
     """A sink that is never full."""
 
     blocked = False
@@ -64,7 +65,7 @@ class Collected:
         self.done.set()
 
     def abort(self) -> None:
-        raise AssertionError("the answer was cut off")
+        raise AssertionError("the response was aborted")
 
 
 def header(response: Response, name: bytes) -> str:
@@ -72,13 +73,13 @@ def header(response: Response, name: bytes) -> str:
     return value.decode()
 
 
-async def answer(world: World) -> tuple[Response, bytes]:
+async def read_bootstrap(world: World) -> tuple[Response, bytes]:
     """A whole bootstrap."""
     request = Request("GET", b"/", b"", {}, b"")
     request.target = Target(BOOTSTRAP, KEY)
     response = await BootstrapHandler(world.engine).get(request)
     assert response.live is not None
-    sink = Collected()
+    sink = CollectingSink()
     response.live.start(sink)
     await sink.done.wait()
     assert response.length == len(sink.data)
@@ -86,8 +87,8 @@ async def answer(world: World) -> tuple[Response, bytes]:
 
 
 def bootstrap(world: World) -> tuple[bytes, list[bytes]]:
-    """The boundary and the bodies of all parts."""
-    response, body = world.run(answer(world))
+    """Return the boundary and the bodies of all parts."""
+    response, body = world.run(read_bootstrap(world))
     content_type = header(response, b"Content-Type")
     parts = split_strictly(content_type, body)
     return boundary_of(content_type), [part.body for part in parts]
@@ -106,7 +107,7 @@ def publish(world: World, at: Offset, body: bytes) -> None:
 
 
 def boundary_with(world: World, token: str, monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """What becomes of a proposal, learnt from a stream that has nothing in it."""
+    """The boundary made from a token, taken from the bootstrap of an empty stream."""
     with monkeypatch.context() as patch:
         patch.setattr("tailrace.server.handlers.bootstrap.secrets.token_hex", lambda _size: token)
         return bootstrap(world)[0]
@@ -114,7 +115,7 @@ def boundary_with(world: World, token: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def bad(world: World, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The boundaries that the bad proposals would make; the stream is there, and empty."""
+    """The boundaries made from the bad tokens. The stream exists and is empty."""
     world.create(KEY, content_type=OCTETS)
     return [boundary_with(world, token, monkeypatch) for token in BAD]
 
@@ -125,7 +126,7 @@ def append(world: World, *messages: bytes) -> Offset:
     return tail
 
 
-def test_without_content_the_first_proposal_is_taken(
+def test_an_empty_stream_uses_the_first_proposed_boundary(
     world: World, bad: list[bytes], proposed: list[str]
 ) -> None:
     assert bootstrap(world) == (bad[0], [b""])
@@ -133,10 +134,10 @@ def test_without_content_the_first_proposal_is_taken(
 
 
 @pytest.mark.parametrize("form", [b"%b", b"--%b", b"\r\n--%b--\r\n", b"x%bx", b"%b%b"])
-def test_a_boundary_in_a_message_is_not_taken(
+def test_a_boundary_in_a_message_is_not_used(
     world: World, bad: list[bytes], proposed: list[str], form: bytes
 ) -> None:
-    """Wherever in which message; the next one is proven as well."""
+    """In any message, at any position; the next proposal is checked too."""
     messages = [form.replace(b"%b", boundary) for boundary in bad]
     append(world, b"first", *messages, b"last")
     boundary, bodies = bootstrap(world)
@@ -145,17 +146,18 @@ def test_a_boundary_in_a_message_is_not_taken(
     assert proposed == [*BAD, GOOD]
 
 
-def test_almost_a_boundary_is_none(world: World, bad: list[bytes], proposed: list[str]) -> None:
-    """Not a character more is refused than must be."""
+def test_content_that_differs_from_the_boundary_in_one_byte_does_not_reject_it(
+    world: World, bad: list[bytes], proposed: list[str]
+) -> None:
     append(world, bad[0][:-1], bad[0][1:], bad[0].upper())
     assert bootstrap(world)[0] == bad[0]
     assert len(proposed) == 1
 
 
-def test_a_boundary_in_a_large_message_is_not_taken(
+def test_a_boundary_in_a_large_message_is_not_used(
     world: World, bad: list[bytes], proposed: list[str]
 ) -> None:
-    """Around every position where the search could resume."""
+    """Around every position where the search may resume."""
     size = 256 << 10
     messages = []
     for boundary, at in zip(bad, (size - 1, size - len(bad[0]) + 1, size - 20), strict=True):
@@ -170,7 +172,7 @@ def test_a_boundary_in_a_large_message_is_not_taken(
 def test_a_boundary_across_two_messages_ends_no_part(
     world: World, bad: list[bytes], proposed: list[str], first: int
 ) -> None:
-    """Neither of them has it, so it may be taken or not: the parts come out right."""
+    """Neither message contains it, so it may be used or not: the parts are correct."""
     messages = [b"x" + bad[0][:first], bad[0][first:] + b"x"]
     append(world, *messages)
     assert bootstrap(world)[1] == [b"", *messages]
@@ -179,17 +181,18 @@ def test_a_boundary_across_two_messages_ends_no_part(
 def test_a_boundary_between_large_messages_ends_no_part(
     world: World, bad: list[bytes], proposed: list[str]
 ) -> None:
-    """The same where each message is read for itself."""
+    """The same for messages that are read one by one."""
     size = 256 << 10
     messages = [b"x" * size + bad[0][:20], bad[0][20:] + b"x" * size]
     append(world, *messages)
     assert bootstrap(world)[1] == [b"", *messages]
 
 
-@pytest.mark.parametrize("size", [0, 100, 300 << 10])
-def test_a_boundary_in_a_snapshot_is_not_taken(
+@for_each("size", [0, 100, 300 << 10])
+def test_a_boundary_in_a_snapshot_is_not_used(
     world: World, bad: list[bytes], proposed: list[str], size: int
 ) -> None:
+    proposed.clear()
     tail = append(world, b"first")
     content = bad[0] + b"x" * size + bad[1] + b"x" * size + bad[2]
     publish(world, tail, content)
@@ -198,12 +201,13 @@ def test_a_boundary_in_a_snapshot_is_not_taken(
     assert proposed == [*BAD, GOOD]
 
 
-@pytest.mark.parametrize("first", range(1, 41, 3))
-@pytest.mark.parametrize("last", [False, True], ids=["in-the-middle", "at-the-end"])
-def test_a_boundary_across_two_chunks_of_a_snapshot_is_not_taken(
+@for_each("first", range(1, 41, 3))
+@for_each("last", [False, True])
+def test_a_boundary_across_two_chunks_of_a_snapshot_is_not_used(
     world: World, bad: list[bytes], proposed: list[str], first: int, last: bool
 ) -> None:
-    """A snapshot is read a MiB at a time; the last piece may be shorter than a boundary."""
+    """A snapshot is read in chunks of 1 MiB; the last may be shorter than a boundary."""
+    proposed.clear()
     tail = append(world, b"first")
     content = b"x" * (MIB - first) + bad[0] + (b"" if last else b"x" * MIB)
     assert content[:MIB].endswith(bad[0][:first])
@@ -222,10 +226,10 @@ def test_a_boundary_across_the_snapshot_and_a_message_ends_no_part(
     assert bootstrap(world)[1] == [bad[0][:20], bad[0][20:]]
 
 
-def test_a_boundary_in_what_is_not_retained_is_no_obstacle(
+def test_a_boundary_in_messages_that_are_not_retained_is_used(
     world: World, bad: list[bytes], proposed: list[str]
 ) -> None:
-    """Only what is to be sent is searched."""
+    """Only the content of the response is searched."""
     tail = append(world, bad[0])
     append(world, b"last")
     publish(world, tail, b"state")
@@ -233,10 +237,10 @@ def test_a_boundary_in_what_is_not_retained_is_no_obstacle(
     assert len(proposed) == 1
 
 
-def test_a_boundary_in_a_json_element_is_not_taken(
+def test_a_boundary_in_a_json_element_is_not_used(
     world: World, monkeypatch: pytest.MonkeyPatch, proposed: list[str]
 ) -> None:
-    """In a batch, as a string and as a part of one."""
+    """In a batch, as a whole string and as part of one."""
     world.create(KEY, content_type="application/json")
     bad = [boundary_with(world, token, monkeypatch) for token in BAD]
     elements = [b"1", b'"%b"' % bad[0], b'{"--%b":0}' % bad[1], b'["--%b--"]' % bad[2]]
@@ -248,34 +252,34 @@ def test_a_boundary_in_a_json_element_is_not_taken(
 
 
 @pytest.mark.parametrize("what", ["append", "delete", "nothing"])
-def test_up_to_date_is_false_when_something_lies_beyond_what_is_returned(
+def test_up_to_date_is_false_if_the_stream_changed_during_the_search(
     world: World, bad: list[bytes], monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """
-    Decision 29, for what comes while the content is still searched.
+    Decision 29, for changes while the content is searched.
 
-    It is no part of the answer: the view is that of the beginning. Method: only bad boundaries are
-    proposed until it has come.
+    They are not in the response, which is the view at its start. Method: only bad boundaries are
+    proposed until the change is made.
     """
     messages = [*[b"x" * (300 << 10)] * 3, bad[0]]
     tail = append(world, *messages)
-    told: list[object] = []
+    done: list[object] = []
 
     def token_hex(_size: int) -> str:
-        return GOOD if told else BAD[0]
+        return GOOD if done else BAD[0]
 
     monkeypatch.setattr("tailrace.server.handlers.bootstrap.secrets.token_hex", token_hex)
 
     async def meanwhile() -> tuple[Response, bytes]:
-        task = asyncio.ensure_future(answer(world))
+        task = asyncio.ensure_future(read_bootstrap(world))
         await asyncio.sleep(0.01)
         assert not task.done()
         if what == "append":
-            world.engine.submit(KEY, Append(b"later", OCTETS), told.append)
+            world.engine.submit(KEY, Append(b"later", OCTETS), done.append)
         elif what == "delete":
-            world.engine.submit(KEY, Delete(), told.append)
+            world.engine.submit(KEY, Delete(), done.append)
         else:
-            told.append(None)
+            done.append(None)
         return await task
 
     response, body = world.run(meanwhile())

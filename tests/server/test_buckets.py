@@ -1,4 +1,4 @@
-"""X§1: buckets, sentence by sentence; their listing has a file of its own."""
+"""X§1: buckets. `test_listing` tests the listing of their streams."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.uneven_disk import SlowDiskServer
 
 TEXT = {"Content-Type": "text/plain"}
 OFFSET = "0000000000000000_0000000000000000"
-# What can be asked of a stream, and of what hangs on it.
+# Every request for a stream and its subresources.
 STREAM_REQUESTS = [
     ("PUT", "", b""),
     ("PUT", "", b"first"),
@@ -58,7 +58,7 @@ def new_id(length: int = 12) -> str:
 
 
 def at(api: Api, bucket: str, rest: str = "") -> str:
-    """The path of a bucket, or of something below it."""
+    """The path of a bucket, or of a resource in it."""
     return f"{api.server.base_path}/{bucket}{rest}"
 
 
@@ -70,7 +70,7 @@ def describe(api: Api, bucket: str) -> dict[str, Any]:
 
 
 def count(api: Api, bucket: str) -> int:
-    """The number of streams, as the metadata has it."""
+    """The number of streams in the bucket's metadata."""
     streams = describe(api, bucket)["streams"]
     assert type(streams) is int
     return streams
@@ -82,8 +82,8 @@ def listed(api: Api, bucket: str) -> list[str]:
     return [stream["stream_id"] for stream in json.loads(response.body)["streams"]]
 
 
-def told(api: Api, *buckets: str) -> list[dict[str, object]]:
-    """All that is told of these buckets, but for the position, which is of one run of a server."""
+def visible_state(api: Api, *buckets: str) -> list[dict[str, object]]:
+    """Metadata and listing of these buckets, without the position, which a restart resets."""
     found = []
     for bucket in buckets:
         for rest in ("", "/streams"):
@@ -94,7 +94,7 @@ def told(api: Api, *buckets: str) -> list[dict[str, object]]:
 
 
 def refused(api: Api, method: str, target: str, body: bytes | None, status: int, code: str) -> None:
-    """One request that must be refused; the response to HEAD has no body to look into."""
+    """Send a request that must be rejected; the response to HEAD has no body to check."""
     headers = TEXT if body else {}
     response = api.request(method, target, headers, body)
     if method == "HEAD":
@@ -119,7 +119,7 @@ class TestBucketId:
     @for_each(
         "bucket", ["abcdefghijklmnopqrstuvwxyz0123456789_-", "____", "----", "0000", "v1v1", "-/-"]
     )
-    def test_each_allowed_character(self, api: Api, bucket: str) -> None:
+    def test_every_allowed_character(self, api: Api, bucket: str) -> None:
         bucket = bucket.replace("/", "--")
         assert api.request("PUT", at(api, bucket)).status == 201
         api.create(path=at(api, bucket, "/s"), body=b"x")
@@ -137,7 +137,7 @@ class TestBucketId:
             "%F0%9F%98%80abc", "abc%25", "a:cd", "a;cd", "a=cd", "a,cd", "a@cd", "a!cd", "a*cd",
         ],
     )  # fmt: skip
-    def test_anything_else_is_400_for_every_operation(self, api: Api, bucket: str) -> None:
+    def test_an_invalid_bucket_id_is_400_for_every_operation(self, api: Api, bucket: str) -> None:
         """400 Bad Request: bucket_id is invalid (X§1.2, X§1.3, X§1.4, X§1.5)."""
         for method, rest in (
             ("PUT", ""),
@@ -158,23 +158,25 @@ class TestBucketId:
 
     @for_each("bucket", ["abcd%0A", "abcd%0D%0A", "%0Aabcd", "ab%0Acd"])
     @for_each("method", ["PUT", "GET", "DELETE"])
-    def test_nor_with_a_line_end(self, api: Api, method: str, bucket: str) -> None:
-        """`$` is the end, and not the end before a last line end."""
+    def test_a_bucket_id_that_ends_with_a_newline_is_400(
+        self, api: Api, method: str, bucket: str
+    ) -> None:
+        """`$` must not match before a trailing newline."""
         response = api.request(method, at(api, bucket))
         if api.server.base_path:
-            # The router in front of us has its own difficulties with line ends.
+            # The router of the ASGI framework may respond first.
             assert response.status in (400, 404)
         else:
             check_problem(response, 400, "bucket-invalid")
         assert api.get(at(api, bucket.replace("%0D", "").replace("%0A", ""))).status == 404
 
     @for_each("bucket", ["%ff%ff%ff%ff", "abcd%", "abcd%4", "abcd%zz", "%c0%80abcd"])
-    def test_broken_encodings_are_400(self, api: Api, bucket: str) -> None:
+    def test_invalid_percent_encodings_are_400(self, api: Api, bucket: str) -> None:
         for rest in ("", "/streams", "/s"):
             refused(api, "GET", at(api, bucket, rest), None, 400, "path-invalid")
 
     def test_a_percent_encoded_letter_is_the_letter(self, api: Api) -> None:
-        """A path is decoded once: `%61` is `a`, `%2561` is `%61`."""
+        """And a path is decoded only once: `%2561` is `%61`."""
         bucket = new_id()
         encoded = "".join(f"%{ord(letter):02{'xX'[n % 2]}}" for n, letter in enumerate(bucket))
         assert api.request("PUT", at(api, encoded)).status == 201
@@ -186,10 +188,8 @@ class TestBucketId:
         check_problem(api.get(at(api, twice)), 400, "bucket-invalid")
 
     @for_each("first", ["v1", "-", ""])
-    def test_what_is_too_short_for_a_bucket_and_ours_is_no_bucket(
-        self, api: Api, first: str
-    ) -> None:
-        """These names lead elsewhere: they are 404, and no bucket comes to be."""
+    def test_reserved_first_segments_are_not_buckets(self, api: Api, first: str) -> None:
+        """They belong to other routes: 404, and no bucket is created."""
         refused(api, "GET", at(api, first, "/x"), None, 404, "route-not-found")
         for method in ("PUT", "DELETE"):
             response = api.request(method, at(api, first, "/x"))
@@ -209,8 +209,8 @@ class TestStreamId:
             "\ufeff",
         ],
     )  # fmt: skip
-    def test_whatever_is_utf_8_is_an_id(self, api: Api, stream: str) -> None:
-        """Percent-encoded in the URL; the listing gives back the text."""
+    def test_any_utf_8_string_is_a_stream_id(self, api: Api, stream: str) -> None:
+        """Percent-encoded in the URL; the listing returns the text."""
         bucket = api.new_bucket()
         path = at(api, bucket, "/" + quote(stream, safe=""))
         created = api.request("PUT", path, TEXT, b"x")
@@ -226,11 +226,11 @@ class TestStreamId:
         assert listed(api, bucket) == []
 
     @for_each("stream", ["%0A", "a%0A", "%0Aa", "a%0D%0Ab"])
-    def test_a_line_end_is_a_character_like_others(self, api: Api, stream: str) -> None:
+    def test_a_stream_id_can_contain_newlines(self, api: Api, stream: str) -> None:
         bucket = api.new_bucket()
         response = api.request("PUT", at(api, bucket, "/" + stream), TEXT, b"x")
         if response.status == 404 and api.server.base_path:
-            # The router in front of us does not find some of these: no other stream is meant then.
+            # The ASGI framework has no route for some of these.
             assert listed(api, bucket) == []
         else:
             assert response.status == 201
@@ -238,7 +238,7 @@ class TestStreamId:
             assert api.get(at(api, bucket, "/" + stream)).body == b"x"
 
     def test_ids_are_compared_as_bytes(self, api: Api) -> None:
-        """Neither case nor composition of characters is folded."""
+        """Without folding of case or Unicode composition."""
         bucket = api.new_bucket()
         names = ["a", "A", "ä", "a\u0308", "Ä", "ﬁ", "fi"]
         for name in names:
@@ -256,8 +256,8 @@ class TestStreamId:
             "%ff", "a%80", "%c0%af", "%ed%a0%80", "%f4%90%80%80", "%", "a%2", "a%zz",
         ],
     )  # fmt: skip
-    def test_what_is_no_id_is_400(self, api: Api, stream: str) -> None:
-        """A slash, NUL, `..` anywhere, nothing at all, what is not UTF-8; and a lone dot."""
+    def test_an_invalid_stream_id_is_400(self, api: Api, stream: str) -> None:
+        """A slash, NUL, `..` anywhere, an empty id, invalid UTF-8, and a single dot."""
         bucket = api.new_bucket()
         for method in ("PUT", "POST", "GET", "HEAD", "DELETE"):
             body = b"x" if method in ("PUT", "POST") else None
@@ -266,7 +266,9 @@ class TestStreamId:
 
     @for_each("rest", ["/snapshot", f"/snapshot/{OFFSET}", "/bootstrap"])
     @for_each("stream", ["", ".", "..", "a..b", "%00", "a%2Fb", "streams", "%ff"])
-    def test_nor_does_anything_hang_on_it(self, api: Api, stream: str, rest: str) -> None:
+    def test_subresources_of_an_invalid_stream_id_are_400(
+        self, api: Api, stream: str, rest: str
+    ) -> None:
         refused(api, "GET", at(api, "some-bucket", f"/{stream}{rest}"), None, 400, "path-invalid")
 
     @for_each("letter", ["a", "ä", "€", "😀"])
@@ -274,7 +276,7 @@ class TestStreamId:
     def test_the_combined_key_must_not_exceed_122_bytes(
         self, api: Api, length: int, letter: str
     ) -> None:
-        """Bytes of UTF-8 after decoding, with the slash between both: neither characters nor %."""
+        """Counted in bytes of UTF-8 after percent-decoding, including the slash."""
         bucket = new_id(length)
         assert api.request("PUT", at(api, bucket)).status == 201
         room = 122 - length - 1
@@ -291,13 +293,15 @@ class TestStreamId:
         assert count(api, bucket) == 1
 
     @for_each("length", [118, 121, 122, 123, 1000])
-    def test_an_id_that_fits_into_no_bucket(self, api: Api, length: int) -> None:
-        """The shortest bucket leaves 117 bytes, so that the limit of 122 alone is never met."""
+    def test_a_stream_id_that_is_too_long_for_any_bucket_is_400(
+        self, api: Api, length: int
+    ) -> None:
+        """The shortest bucket id leaves 117 bytes."""
         refused(api, "PUT", at(api, "abcd", "/" + "s" * length), None, 400, "path-invalid")
 
     @for_each("spelling", ["streams", "%73treams", "stream%73"])
-    def test_streams_is_reserved(self, api: Api, spelling: str) -> None:
-        """The literal id is the listing, however it is encoded: no stream can be created there."""
+    def test_the_stream_id_streams_is_reserved(self, api: Api, spelling: str) -> None:
+        """It is the listing, in any percent-encoding: no stream can be created there."""
         bucket = api.new_bucket()
         path = at(api, bucket, "/" + spelling)
         for method in ("PUT", "POST", "DELETE"):
@@ -320,7 +324,7 @@ class TestCreate:
         assert response.headers["cache-control"] == "no-store"
         check_common(response)
 
-    def test_an_existing_bucket_is_409_and_stays_as_it_is(self, api: Api) -> None:
+    def test_an_existing_bucket_is_409_and_unchanged(self, api: Api) -> None:
         bucket = api.new_bucket()
         api.create(path=at(api, bucket, "/s"), body=b"x")
         before = describe(api, bucket)
@@ -329,7 +333,7 @@ class TestCreate:
         assert describe(api, bucket) == before
         assert api.get(at(api, bucket, "/s")).body == b"x"
 
-    def test_a_body_and_a_query_are_of_no_concern(self, api: Api) -> None:
+    def test_a_body_and_a_query_are_ignored(self, api: Api) -> None:
         bucket = new_id()
         response = api.request("PUT", at(api, bucket, "?x=1"), TEXT, b"ignored")
         assert response.status == 201
@@ -349,7 +353,7 @@ class TestCreate:
 class TestMetadata:
     """X§1.3: GET /{bucket_id}."""
 
-    def test_an_object_with_at_least_bucket_id_and_streams(self, api: Api) -> None:
+    def test_metadata_is_an_object_with_bucket_id_and_streams(self, api: Api) -> None:
         before = time.time() * 1000
         bucket = api.new_bucket()
         after = time.time() * 1000
@@ -366,8 +370,8 @@ class TestMetadata:
     def test_a_missing_bucket_is_404(self, api: Api) -> None:
         check_problem(api.get(at(api, new_id())), 404, "bucket-not-found")
 
-    def test_the_count_follows_creates_and_deletes(self, api: Api) -> None:
-        """Not retries, conflicts, appends or closures; nor streams elsewhere."""
+    def test_the_count_changes_with_creates_and_deletes(self, api: Api) -> None:
+        """Not with retries, conflicts, appends or closures, nor with streams of other buckets."""
         bucket, other = api.new_bucket(), api.new_bucket()
         paths = [at(api, bucket, f"/{n}") for n in range(3)]
         for number, path in enumerate(paths, 1):
@@ -389,15 +393,15 @@ class TestMetadata:
         assert count(api, bucket) == 1
 
     def test_a_stream_that_has_expired_is_not_counted(self, api: Api) -> None:
-        """From its moment on, whether or not the server has cleared it away."""
+        """From its expiry on, whether or not the sweeper has removed it."""
         bucket = api.new_bucket()
         api.create(path=at(api, bucket, "/stays"))
         for _ in range(3):
             api.create(path=at(api, bucket, "/brief"), headers={"Stream-TTL": "0"})
             assert (count(api, bucket), listed(api, bucket)) == (1, ["stays"])
 
-    def test_the_count_follows_expiry(self, api: Api) -> None:
-        """It goes down once, and not again when the sweeper comes."""
+    def test_the_count_decreases_once_at_expiry(self, api: Api) -> None:
+        """And not again when the sweeper removes the stream."""
         bucket = api.new_bucket()
         api.create(path=at(api, bucket, "/stays"))
         api.create(path=at(api, bucket, "/brief"), headers={"Stream-TTL": "1"})
@@ -408,22 +412,22 @@ class TestMetadata:
             return seen[-1] != 2
 
         wait_until("it expires", expired)
-        # The sweeper looks every half second; so long nothing else may be seen.
+        # The sweeper runs every half second; the count must not change within that time.
         end = time.monotonic() + 0.7
         while time.monotonic() < end:
             seen.append(count(api, bucket))
         assert [number for number, _ in itertools.groupby(seen)] == [2, 1]
         assert listed(api, bucket) == ["stays"]
 
-    def test_a_sliding_ttl_counts_as_long_as_it_slides(self, sliding: Api) -> None:
-        """To ask for the bucket or its listing is no use of a stream: it expires all the same."""
+    def test_a_stream_with_a_sliding_ttl_is_counted_while_it_is_read(self, sliding: Api) -> None:
+        """Reading the bucket or its listing does not restart the TTL of its streams."""
         api = sliding
         bucket = api.new_bucket()
         path = at(api, bucket, "/s")
         api.create(path=path, headers={"Stream-TTL": "1"})
         end = time.monotonic() + 1.5
         while time.monotonic() < end and api.get(path).status == 200:
-            # On a machine that stands still for a second it is over, but then for everyone.
+            # On a busy machine it may expire here; then it is gone from every view.
             seen = (count(api, bucket), listed(api, bucket))
             assert seen == (1, ["s"]) or api.head(path).status == 404
         wait_until("it expires", lambda: count(api, bucket) == 0)
@@ -457,8 +461,8 @@ class TestDelete:
             assert api.request("DELETE", at(api, bucket, f"/{name}")).status == 204
         assert api.request("DELETE", at(api, bucket)).status == 204
 
-    def test_a_bucket_whose_only_stream_has_expired_is_empty(self, api: Api) -> None:
-        """At once, before the server has cleared it away."""
+    def test_a_bucket_whose_only_stream_has_expired_can_be_deleted(self, api: Api) -> None:
+        """Even before the sweeper has removed the stream."""
         for _ in range(3):
             bucket = api.new_bucket()
             api.create(path=at(api, bucket, "/s"), headers={"Stream-TTL": "0"})
@@ -468,22 +472,22 @@ class TestDelete:
     def test_a_bucket_can_be_deleted_when_its_stream_expires(self, api: Api) -> None:
         bucket = api.new_bucket()
         api.create(path=at(api, bucket, "/s"), headers={"Stream-TTL": "1"})
-        answers = []
+        responses = []
 
         def deleted() -> bool:
-            answers.append(api.request("DELETE", at(api, bucket)).status)
-            return answers[-1] == 204
+            responses.append(api.request("DELETE", at(api, bucket)).status)
+            return responses[-1] == 204
 
         wait_until("the bucket can be deleted", deleted)
-        assert set(answers[:-1]) <= {409}
+        assert set(responses[:-1]) <= {409}
 
-    def test_created_again_it_is_empty(self, api: Api) -> None:
-        """Nothing of its former life comes back: neither streams nor counts nor snapshots."""
+    def test_a_bucket_that_is_created_again_is_empty(self, api: Api) -> None:
+        """It has no streams, counts or snapshots of the deleted bucket."""
         bucket = api.new_bucket()
         path = at(api, bucket, "/s")
         first = describe(api, bucket)
-        for life in range(3):
-            api.create(path=path, body=b"%d" % life)
+        for number in range(3):
+            api.create(path=path, body=b"%d" % number)
             tail = api.tail(path)
             check_problem(api.get(path + "/snapshot"), 404, "snapshot-not-found")
             assert api.request("PUT", f"{path}/snapshot/{tail}", {}, b"all").status == 204
@@ -500,10 +504,10 @@ class TestStreamOperations:
     """X§1.6: all stream operations apply; when the bucket does not exist, 404."""
 
     @for_each(("method", "rest", "body"), STREAM_REQUESTS, ids=lambda value: str(value)[:30])
-    def test_without_the_bucket_each_is_404(
+    def test_without_the_bucket_each_request_is_404(
         self, api: Api, method: str, rest: str, body: bytes | None
     ) -> None:
-        """And no bucket comes of it."""
+        """And no bucket is created."""
         bucket = new_id()
         refused(api, method, at(api, bucket, "/s") + rest, body, 404, "bucket-not-found")
         refused(api, "GET", at(api, bucket), None, 404, "bucket-not-found")
@@ -514,14 +518,14 @@ class TestStreamOperations:
         [request for request in STREAM_REQUESTS if request[:2] != ("PUT", "")],
         ids=lambda value: str(value)[:30],
     )
-    def test_with_the_bucket_it_is_the_stream_that_is_missing(
+    def test_without_the_stream_each_request_is_404_with_the_streams_code(
         self, api: Api, method: str, rest: str, body: bytes | None
     ) -> None:
         bucket = api.new_bucket()
         refused(api, method, at(api, bucket, "/s") + rest, body, 404, "stream-not-found")
 
     @for_each(("method", "rest", "body"), STREAM_REQUESTS, ids=lambda value: str(value)[:30])
-    def test_after_the_bucket_is_deleted_each_is_404_again(
+    def test_after_the_bucket_is_deleted_each_request_is_404(
         self, api: Api, method: str, rest: str, body: bytes | None
     ) -> None:
         bucket = api.new_bucket()
@@ -531,7 +535,9 @@ class TestStreamOperations:
         assert api.request("DELETE", at(api, bucket)).status == 204
         refused(api, method, path + rest, body, 404, "bucket-not-found")
 
-    def test_the_same_id_in_two_buckets_and_without_one_are_three_streams(self, api: Api) -> None:
+    def test_the_same_stream_id_in_two_buckets_and_as_a_path_are_three_streams(
+        self, api: Api
+    ) -> None:
         one, two = api.new_bucket(), api.new_bucket()
         paths = [at(api, one, "/s"), at(api, two, "/s"), at(api, "v1", f"/stream/{one}/s")]
         for number, path in enumerate(paths):
@@ -545,8 +551,8 @@ class TestStreamOperations:
 @once
 class TestMethods:
     @for_each("method", ["POST", "PATCH", "TRACE"])
-    def test_a_bucket_can_be_put_read_and_deleted(self, api: Api, method: str) -> None:
-        """405 with Allow, and nothing else happens."""
+    def test_other_methods_of_a_bucket_are_405(self, api: Api, method: str) -> None:
+        """With Allow, and without any effect."""
         bucket = api.new_bucket()
         response = api.request(method, at(api, bucket), {}, b"x" if method == "POST" else None)
         check_problem(response, 405, "method-not-allowed")
@@ -554,8 +560,8 @@ class TestMethods:
         assert count(api, bucket) == 0
 
     @for_each("bucket", ["exists", "missing"])
-    def test_a_listing_can_be_read(self, api: Api, bucket: str) -> None:
-        """What writes to a stream is 400 there: the name is reserved (X§1.1)."""
+    def test_other_methods_of_a_listing_are_rejected(self, api: Api, bucket: str) -> None:
+        """Methods that write to streams are 400: the stream id is reserved (X§1.1)."""
         name = api.new_bucket() if bucket == "exists" else new_id()
         response = api.request("PATCH", at(api, name, "/streams"))
         check_problem(response, 405, "method-not-allowed")
@@ -569,7 +575,7 @@ class TestMethods:
             ("/bootstrap", "GET, HEAD, OPTIONS"),
         ],
     )
-    def test_what_hangs_on_a_stream(self, api: Api, rest: str, allowed: str) -> None:
+    def test_other_methods_of_subresources_are_405(self, api: Api, rest: str, allowed: str) -> None:
         bucket = api.new_bucket()
         api.create(path=at(api, bucket, "/s"))
         for method in ("POST", "PATCH", "PUT", "DELETE"):
@@ -580,7 +586,7 @@ class TestMethods:
 
     @for_each("rest", ["", "/streams"])
     def test_head_is_get_without_the_body(self, api: Api, rest: str) -> None:
-        """The client would take a body for the next answer: the connection is used again."""
+        """The connection is reused: a body would be parsed as the next response."""
         bucket = api.new_bucket()
         api.create(path=at(api, bucket, "/s"))
         get, head = api.get(at(api, bucket, rest)), api.head(at(api, bucket, rest))
@@ -592,8 +598,8 @@ class TestMethods:
         assert count(api, bucket) == 1
 
     @for_each("rest", ["", "/streams", "/s", "/s/snapshot", "/s/bootstrap"])
-    def test_options_is_answered_for_browsers(self, api: Api, rest: str) -> None:
-        """Whether or not there is anything."""
+    def test_options_allows_cross_origin_requests(self, api: Api, rest: str) -> None:
+        """Whether or not the resource exists."""
         response = api.request("OPTIONS", at(api, new_id(), rest))
         assert (response.status, response.body) == (204, b"")
         allowed = response.headers["access-control-allow-methods"]
@@ -604,8 +610,8 @@ class TestMethods:
 @pytest.mark.parametrize(
     "transport", ["wire-rocksdb", pytest.param("asgi-rocksdb", marks=pytest.mark.slow)]
 )
-def test_buckets_are_as_they_were_after_a_crash(transport: str, tmp_path: Path) -> None:
-    """§4: what was acknowledged is there after SIGKILL: buckets, counts, streams, and their end."""
+def test_buckets_are_unchanged_after_a_crash(transport: str, tmp_path: Path) -> None:
+    """§4: acknowledged buckets, counts, streams and closures survive SIGKILL."""
     with KINDS[transport](tmp_path) as server:
         api = Api(server)
         full, empty, gone, again = (api.new_bucket() for _ in range(4))
@@ -618,11 +624,11 @@ def test_buckets_are_as_they_were_after_a_crash(transport: str, tmp_path: Path) 
             assert api.request("DELETE", at(api, bucket, "/s")).status == 204
             assert api.request("DELETE", at(api, bucket)).status == 204
         assert api.request("PUT", at(api, again)).status == 201
-        before = told(api, full, empty, again)
+        before = visible_state(api, full, empty, again)
         for _ in range(2):
             server.restart()
             api.close()
-            assert told(api, full, empty, again) == before
+            assert visible_state(api, full, empty, again) == before
             check_problem(api.get(at(api, gone)), 404, "bucket-not-found")
             check_problem(api.get(at(api, gone, "/s")), 404, "bucket-not-found")
             check_problem(api.get(at(api, again, "/s")), 404, "stream-not-found")
@@ -651,10 +657,10 @@ def pair(api: Api) -> Iterator[tuple[Connection, Connection]]:
         yield one, other
 
 
-def both(
+def request_both(
     pair: tuple[Connection, Connection], first: tuple[str, str], second: tuple[str, str]
 ) -> list[Response]:
-    """Two requests at the same moment, each on a connection of its own."""
+    """Send two requests at the same time, each on its own connection."""
     return together(
         [
             lambda: pair[0].request(*first, dict(TEXT)),
@@ -663,8 +669,8 @@ def both(
     )
 
 
-def agree(api: Api, bucket: str, streams: list[str]) -> None:
-    """Metadata, listing and the streams themselves tell the same; or there is no bucket at all."""
+def check_consistent(api: Api, bucket: str, streams: list[str]) -> None:
+    """Metadata, listing and streams are consistent, or the bucket does not exist."""
     response = api.get(at(api, bucket))
     if response.status == 404:
         check_problem(response, 404, "bucket-not-found")
@@ -680,20 +686,20 @@ def agree(api: Api, bucket: str, streams: list[str]) -> None:
 
 
 @once
-def test_one_of_many_creates_of_a_bucket(api: Api) -> None:
-    """X§1.2: of PUTs at the same moment exactly one is 201, all others are 409."""
+def test_one_of_many_concurrent_creates_of_a_bucket_succeeds(api: Api) -> None:
+    """X§1.2: exactly one is 201, all others are 409."""
     connections = [api.connect(HANG_S) for _ in range(6)]
     try:
         for _ in range(30):
             path = at(api, new_id())
-            answers = together(
+            responses = together(
                 [lambda one=one, path=path: one.request("PUT", path) for one in connections]  # type: ignore[misc]
             )
-            assert Counter(answer.status for answer in answers) == {201: 1, 409: 5}
-            answers = together(
+            assert Counter(response.status for response in responses) == {201: 1, 409: 5}
+            responses = together(
                 [lambda one=one, path=path: one.request("DELETE", path) for one in connections]  # type: ignore[misc]
             )
-            assert Counter(answer.status for answer in answers) == {204: 1, 404: 5}
+            assert Counter(response.status for response in responses) == {204: 1, 404: 5}
     finally:
         for connection in connections:
             connection.close()
@@ -702,16 +708,16 @@ def test_one_of_many_creates_of_a_bucket(api: Api) -> None:
 def race_delete_with_create(
     api: Api, pair: tuple[Connection, Connection], bucket: str, rounds: int
 ) -> None:
-    """Delete a bucket and create a stream in it at the same moment, again and again."""
+    """Delete a bucket and create a stream in it at the same time, repeatedly."""
     delete, create = ("DELETE", at(api, bucket)), ("PUT", at(api, bucket, "/s"))
     for number in range(rounds):
         if number % 2:
-            created, deleted = both(pair, create, delete)
+            created, deleted = request_both(pair, create, delete)
         else:
-            deleted, created = both(pair, delete, create)
-        # One of the two came first, and the other was decided upon that.
+            deleted, created = request_both(pair, delete, create)
+        # The request that came second was decided on the result of the first.
         assert (deleted.status, created.status) in ((204, 404), (409, 201))
-        agree(api, bucket, ["s"])
+        check_consistent(api, bucket, ["s"])
         if deleted.status == 204:
             assert api.request("PUT", at(api, bucket)).status == 201
         else:
@@ -720,20 +726,22 @@ def race_delete_with_create(
 
 
 @once
-def test_no_stream_is_ever_left_without_its_bucket(
+def test_concurrent_requests_leave_no_stream_without_its_bucket(
     api: Api, pair: tuple[Connection, Connection]
 ) -> None:
     """
-    Goal: X§1.5 and X§1.6 also for clients that do not wait for each other.
+    Goal: X§1.5 and X§1.6 hold for concurrent clients.
 
     Method: DELETE of an empty bucket against PUT of a stream in it, on two connections; exactly
-    one succeeds, and metadata, listing and stream agree afterwards.
+    one succeeds, and metadata, listing and stream check_consistent afterwards.
     """
     race_delete_with_create(api, pair, api.new_bucket(), 200)
 
 
-def test_no_stream_is_left_without_its_bucket_on_a_slow_disk(tmp_path: Path) -> None:
-    """The same where a batch is on its way to the disk most of the time."""
+def test_concurrent_requests_on_a_slow_disk_leave_no_stream_without_its_bucket(
+    tmp_path: Path,
+) -> None:
+    """The same while a commit batch is being written most of the time."""
     with SlowDiskServer(tmp_path) as server:
         api = Api(server)
         with api.connect(HANG_S) as one, api.connect(HANG_S) as other:
@@ -742,26 +750,26 @@ def test_no_stream_is_left_without_its_bucket_on_a_slow_disk(tmp_path: Path) -> 
 
 
 @once
-def test_the_last_stream_goes_while_the_bucket_is_deleted(
+def test_the_last_stream_and_its_bucket_are_deleted_concurrently(
     api: Api, pair: tuple[Connection, Connection]
 ) -> None:
-    """DELETE of the only stream against DELETE of the bucket: the second waits for no third."""
+    """DELETE of the bucket is 409 or 204, depending on which request came first."""
     bucket = api.new_bucket()
     for number in range(60):
         api.create(path=at(api, bucket, "/s"))
         requests = [("DELETE", at(api, bucket, "/s")), ("DELETE", at(api, bucket))]
-        answers = both(pair, requests[number % 2], requests[1 - number % 2])
-        by_stream, by_bucket = answers[number % 2], answers[1 - number % 2]
+        responses = request_both(pair, requests[number % 2], requests[1 - number % 2])
+        by_stream, by_bucket = responses[number % 2], responses[1 - number % 2]
         assert by_stream.status == 204
         assert by_bucket.status in (204, 409)
-        agree(api, bucket, ["s"])
+        check_consistent(api, bucket, ["s"])
         if by_bucket.status == 204:
             assert api.request("PUT", at(api, bucket)).status == 201
         assert count(api, bucket) == 0
 
 
 @once
-def test_counts_are_exact_after_many_at_the_same_time(api: Api) -> None:
+def test_counts_are_exact_after_concurrent_creates_and_deletes(api: Api) -> None:
     """Four clients create and delete streams of one bucket, some of them the same ones."""
     bucket = api.new_bucket()
 
@@ -784,7 +792,7 @@ def test_counts_are_exact_after_many_at_the_same_time(api: Api) -> None:
 
 @once
 @for_each(
-    ("requests", "answers"),
+    ("requests", "responses"),
     [
         ([("PUT", ""), ("PUT", ""), ("PUT", "/s")], [201, 409, 201]),
         ([("PUT", ""), ("DELETE", ""), ("PUT", "/s")], [201, 204, 404]),
@@ -793,10 +801,10 @@ def test_counts_are_exact_after_many_at_the_same_time(api: Api) -> None:
         ([("DELETE", ""), ("PUT", "/s"), ("PUT", ""), ("PUT", "/s")], [404, 404, 201, 201]),
     ],
 )
-def test_requests_in_one_packet_are_decided_one_after_the_other(
-    api: Api, requests: list[tuple[str, str]], answers: list[int]
+def test_pipelined_requests_are_decided_in_order(
+    api: Api, requests: list[tuple[str, str]], responses: list[int]
 ) -> None:
-    """Pipelined: most of them are decided before any of them is on disk."""
+    """Most are decided before any of them is durable."""
     bucket = new_id()
     with api.connect() as connection:
         host = connection.host_header
@@ -805,5 +813,5 @@ def test_requests_in_one_packet_are_decided_one_after_the_other(
         ]
         connection.send(b"".join(heads))
         found = [connection.read_response(method).status for method, _ in requests]
-    assert found == answers
-    agree(api, bucket, ["s"])
+    assert found == responses
+    check_consistent(api, bucket, ["s"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api
 
 FULL = "public, max-age=60, stale-while-revalidate=300"
@@ -40,7 +39,7 @@ def test_matching_etag_is_304_without_a_body(api: Api) -> None:
     assert "content-length" not in again.headers or again.headers["content-length"] != "0"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "condition",
     [
         "{etag}",
@@ -61,9 +60,8 @@ def test_if_none_match_forms(api: Api, condition: str) -> None:
     assert (response.status, response.headers["etag"]) == (304, etag)
 
 
-@pytest.mark.parametrize("condition", ['"other"', "", "{bare}", '"{bare}', "x{etag}", "{etag}x"])
-def test_other_etags_are_200(api: Api, condition: str) -> None:
-    """What does not match exactly gets the data."""
+@for_each("condition", ['"other"', "", "{bare}", '"{bare}', "x{etag}", "{etag}x"])
+def test_an_etag_that_does_not_match_is_200(api: Api, condition: str) -> None:
     path = api.create(body=b"abc")
     etag = api.get(path).headers["etag"]
     sent = condition.format(etag=etag, bare=etag.strip('"'))
@@ -71,7 +69,6 @@ def test_other_etags_are_200(api: Api, condition: str) -> None:
 
 
 def test_new_data_changes_the_etag(api: Api) -> None:
-    """The response to the same URL is another one."""
     path = api.create(body=b"abc")
     etag = api.get(path).headers["etag"]
     api.append(path, b"def")
@@ -79,9 +76,9 @@ def test_new_data_changes_the_etag(api: Api) -> None:
     assert (response.status, response.body) == (200, b"abcdef")
 
 
-@pytest.mark.parametrize("where", ["start", "tail"])
+@for_each("where", ["start", "tail"])
 def test_closure_changes_the_etag(api: Api, where: str) -> None:
-    """Without new data: a 304 must not hide the closure signal."""
+    """Even without new data: a 304 must not hide the closure."""
     path = api.create(body=b"abc")
     query = f"offset={api.tail(path)}" if where == "tail" else "offset=-1"
     open_etag = api.get(path, query).headers["etag"]
@@ -94,8 +91,8 @@ def test_closure_changes_the_etag(api: Api, where: str) -> None:
     assert (again.status, again.headers["stream-closed"]) == (304, "true")
 
 
-def test_closure_does_not_change_the_etag_of_a_part(short: Api) -> None:
-    """A chunk that does not reach the end is the same before and after closure."""
+def test_closure_does_not_change_the_etag_of_a_chunk_before_the_end(short: Api) -> None:
+    """Such a chunk is the same before and after closure."""
     path = short.create(body=b"a" * 80)
     short.append(path, b"b" * 80)
     before = short.get(path).headers["etag"]
@@ -103,8 +100,8 @@ def test_closure_does_not_change_the_etag_of_a_part(short: Api) -> None:
     assert short.get(path, headers={"If-None-Match": before}).status == 304
 
 
-def test_a_part_keeps_its_etag_while_the_stream_grows(short: Api) -> None:
-    """Full chunks are immutable, so that caches may keep them."""
+def test_a_full_chunk_keeps_its_etag_while_the_stream_grows(short: Api) -> None:
+    """Full chunks are immutable, so caches can keep them."""
     path = short.create(body=b"a" * 80)
     short.append(path, b"b" * 80)
     before = short.get(path).headers["etag"]
@@ -119,10 +116,10 @@ def test_catch_up_and_long_poll_are_cacheable(api: Api) -> None:
         assert api.get(path, query).headers["cache-control"] == FULL
 
 
-def test_what_must_not_be_cached(short: Api) -> None:
-    """HEAD, offset=now, 204, errors, and everything that writes: no-store."""
+def test_responses_that_must_not_be_cached(short: Api) -> None:
+    """HEAD, offset=now, 204, errors and all writes are no-store."""
     path = short.create(body=b"abc")
-    answers = [
+    responses = [
         short.head(path),
         short.get(path, "offset=now"),
         short.get(path, "offset=now&live=long-poll"),
@@ -133,11 +130,11 @@ def test_what_must_not_be_cached(short: Api) -> None:
         short.request("PUT", path, {"Content-Type": "text/plain"}),
         short.request("DELETE", path),
     ]
-    assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}
+    assert {response.headers["cache-control"] for response in responses} == {"no-store"}
 
 
-@pytest.mark.parametrize("ttl", [1, 5, 30, 59, 60, 61, 100, 359, 360, 10_000])
-def test_nothing_is_cached_beyond_the_life_of_a_stream(api: Api, ttl: int) -> None:
+@for_each("ttl", [1, 5, 30, 59, 60, 61, 100, 359, 360, 10_000])
+def test_nothing_is_cached_beyond_the_ttl_of_a_stream(api: Api, ttl: int) -> None:
     """max-age and stale-while-revalidate together end with the TTL."""
     path = api.create(body=b"abc", headers={"Stream-TTL": str(ttl)})
     response = api.get(path)
@@ -152,7 +149,7 @@ def test_nothing_is_cached_beyond_the_life_of_a_stream(api: Api, ttl: int) -> No
     assert age <= 60
     assert stale <= 300
     assert age + stale <= ttl
-    # Not without reason shorter either, on a machine that is not slower than this.
+    # Nor much shorter than the TTL; the margin is for a busy machine.
     assert age >= min(60, ttl - 10)
 
 
@@ -177,33 +174,33 @@ def test_cursor_is_the_number_of_the_interval(api: Api) -> None:
     assert low <= cursor <= int(time.time() - EPOCH) // 20
 
 
-@pytest.mark.parametrize("ahead", [0, 1, 1000, 10**9])
+@for_each("ahead", [0, 1, 1000, 10**9])
 def test_cursor_is_strictly_greater_than_the_clients(api: Api, ahead: int) -> None:
-    """When the client's is the current one or later, the response's is later still, by jitter."""
+    """If the client's is the current one or later, the response's is later by a jitter."""
     path = api.create(body=b"abc")
     current = int(api.get(path, "offset=-1&live=long-poll").headers["stream-cursor"])
     sent = current + ahead
-    answers = set()
+    responses = set()
     for _ in range(20):
         response = api.get(path, f"offset=-1&live=long-poll&cursor={sent}")
         cursor = int(response.headers["stream-cursor"])
-        # An hour at most: 180 intervals; and the current interval may have passed meanwhile.
+        # At most an hour, 180 intervals; the current interval may have ended meanwhile.
         assert sent < cursor <= max(sent + 180, current + 2)
-        answers.add(cursor)
-    assert len(answers) > 1
+        responses.add(cursor)
+    assert len(responses) > 1
 
 
-@pytest.mark.parametrize("cursor", ["0", "1", "12345", ""])
+@for_each("cursor", ["0", "1", "12345", ""])
 def test_an_old_cursor_gets_the_current_one(api: Api, cursor: str) -> None:
-    """No jitter is needed when the interval has moved on."""
+    """No jitter is added if the client's interval is over."""
     path = api.create(body=b"abc")
     current = int(api.get(path, "offset=-1&live=long-poll").headers["stream-cursor"])
     response = api.get(path, f"offset=-1&live=long-poll&cursor={cursor}")
     assert current <= int(response.headers["stream-cursor"]) <= current + 1
 
 
-def test_a_chain_of_cursors_never_goes_back_and_never_fails(api: Api) -> None:
-    """A client that echoes each cursor at once gets a new cache key every time."""
+def test_a_chain_of_cursors_always_increases(api: Api) -> None:
+    """A client that sends each cursor back at once gets a new cache key every time."""
     path = api.create(body=b"abc")
     cursor = "999999999999990"
     for _ in range(10):
@@ -213,8 +210,8 @@ def test_a_chain_of_cursors_never_goes_back_and_never_fails(api: Api) -> None:
         cursor = response.headers["stream-cursor"]
 
 
-def test_the_204_of_a_long_poll_has_a_cursor_that_moves(short: Api) -> None:
-    """The empty answer is the one that caches would serve again and again."""
+def test_the_204_of_a_long_poll_has_a_new_cursor(short: Api) -> None:
+    """Otherwise a cache would serve the empty response repeatedly."""
     path = short.create()
     first = short.get(path, "offset=now&live=long-poll").headers["stream-cursor"]
     second = short.get(path, f"offset=now&live=long-poll&cursor={first}").headers["stream-cursor"]

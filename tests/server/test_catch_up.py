@@ -1,12 +1,11 @@
-"""§5.6, §6: catch-up reads, offsets, and answers that end at a chunk's limit."""
+"""§5.6, §6: catch-up reads, offsets, and responses that end at the chunk limit."""
 
 from __future__ import annotations
 
 import itertools
 import re
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 OFFSET = re.compile(r"[0-9]{16}_[0-9]{16}")
@@ -14,7 +13,7 @@ JSON = "application/json"
 
 
 def test_get_from_the_start(api: Api) -> None:
-    """Without an offset, and with -1, everything from the beginning."""
+    """A missing offset and -1 both read from the beginning."""
     path = api.create(body=b"abc")
     api.append(path, b"def")
     for query in ("", "offset=-1", "offset=0000000000000000_0000000000000000", "live=false"):
@@ -27,7 +26,7 @@ def test_get_from_the_start(api: Api) -> None:
 
 
 def test_get_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
-    """404, before the offset is looked at."""
+    """Also with an invalid offset."""
     check_problem(api.get(api.path()), 404, "stream-not-found")
     check_problem(api.get(api.path(), "offset=0000000000000009_0000000000000009"), 404)
 
@@ -56,14 +55,14 @@ def test_get_at_tail_of_closed_stream_is_empty_with_stream_closed(api: Api) -> N
 
 
 def test_the_final_chunk_of_a_closed_stream_has_stream_closed(api: Api) -> None:
-    """When the stream is closed already, the response that reaches the end says so."""
+    """If the stream is closed already, the response that reaches the end has the header."""
     path = api.create(body=b"abc", headers={"Stream-Closed": "true"})
     response = api.get(path)
     assert (response.body, response.headers["stream-closed"]) == (b"abc", "true")
 
 
 def test_reads_from_every_boundary(api: Api) -> None:
-    """Every offset that an append returned gives exactly what came after it."""
+    """A read from the offset of an append returns exactly the later content."""
     path = api.create()
     pieces = [b"a", b"bb", b"", b"ccc", b"\n", b"d" * 100]
     offsets = [api.tail(path)]
@@ -75,7 +74,7 @@ def test_reads_from_every_boundary(api: Api) -> None:
 
 
 def test_reads_from_every_boundary_inside_a_json_batch(api: Api) -> None:
-    """An offset may lie inside a batch; the chain of responses finds each message once."""
+    """An offset can be inside a batch; the responses together have each message once."""
     path = api.create(JSON)
     api.append(path, b'[1, "two", {"three": 3}]', content_type=JSON)
     api.append(path, b"[[4],[5]]", content_type=JSON)
@@ -94,8 +93,8 @@ def test_reads_from_every_boundary_inside_a_json_batch(api: Api) -> None:
         assert (response.status, response.body) == (200, body)
 
 
-def test_offsets_are_tokens_that_sort(api: Api) -> None:
-    """Two numbers of 16 digits: no reserved character, strictly increasing as text."""
+def test_offsets_sort_as_text(api: Api) -> None:
+    """Two numbers of 16 digits: no reserved characters, strictly increasing as text."""
     path = api.create()
     offsets = [api.tail(path)]
     offsets += [api.append(path, b"x" * size) for size in (1, 9, 90, 900, 9, 1)]
@@ -115,7 +114,6 @@ def test_offsets_count_messages_and_bytes(api: Api) -> None:
 
 
 def test_an_offset_may_be_percent_encoded(api: Api) -> None:
-    """Clients must be free to encode what they echo."""
     path = api.create(body=b"abc")
     offset = api.tail(path)
     api.append(path, b"def")
@@ -125,7 +123,7 @@ def test_an_offset_may_be_percent_encoded(api: Api) -> None:
 
 
 def test_unknown_parameters_are_ignored(api: Api) -> None:
-    """§9.1: extensions of others must not break a read."""
+    """§9.1: parameters of extensions must not break a read."""
     path = api.create(body=b"abc")
     assert api.get(path, "future=1&offset=-1&x&future=2&=&%ff=%ff").body == b"abc"
 
@@ -134,34 +132,32 @@ def test_unknown_parameters_are_ignored(api: Api) -> None:
 
 
 def test_partial_data_is_neither_up_to_date_nor_closed(short: Api) -> None:
-    """While more exists both headers are absent, also on a closed stream; the last one has both."""
+    """Both headers are absent until the last response, also on a closed stream."""
     path = short.create()
     messages = [b"%02d" % n * 20 for n in range(7)]
     for message in messages:
         short.append(path, message)
     short.close_stream(path)
-    offset, seen, answers = "-1", b"", 0
+    offset, seen, responses = "-1", b"", 0
     while True:
         response = short.get(path, f"offset={offset}")
         seen += response.body
         offset = response.headers["stream-next-offset"]
-        answers += 1
+        responses += 1
         assert 0 < len(response.body) <= 100
         assert len(response.body) % 40 == 0
         if seen == b"".join(messages):
             break
         assert "stream-up-to-date" not in response.headers
         assert "stream-closed" not in response.headers
-    assert answers == 4
+    assert responses == 4
     assert response.headers["stream-up-to-date"] == "true"
     assert response.headers["stream-closed"] == "true"
 
 
-@pytest.mark.parametrize(
-    "sizes", [[100], [101], [99, 1], [99, 2], [1, 100], [500, 1, 500], [50, 50, 50]]
-)
+@for_each("sizes", [[100], [101], [99, 1], [99, 2], [1, 100], [500, 1, 500], [50, 50, 50]])
 def test_a_chunk_ends_at_a_message_boundary(short: Api, sizes: list[int]) -> None:
-    """At most the limit, unless a single message is larger: then that message alone."""
+    """It is at most the limit, or one single message that is larger."""
     path = short.create()
     for size in sizes:
         short.append(path, b"m" * size)
@@ -178,8 +174,8 @@ def test_a_chunk_ends_at_a_message_boundary(short: Api, sizes: list[int]) -> Non
     assert all(length <= 100 or length in sizes for length in lengths)
 
 
-def test_a_chunk_may_cut_a_json_batch(short: Api) -> None:
-    """Between its elements; every response is a JSON array, and together they are all of them."""
+def test_a_chunk_can_split_a_json_batch(short: Api) -> None:
+    """Between its elements; every response is a JSON array, and together they have all elements."""
     path = short.create(JSON)
     elements = [b'{"n":%d,"pad":"%b"}' % (n, b"p" * n) for n in range(30)]
     short.append(path, b"[" + b",".join(elements) + b"]", content_type=JSON)
@@ -196,14 +192,14 @@ def test_a_chunk_may_cut_a_json_batch(short: Api) -> None:
 
 
 def test_a_chunk_that_ends_exactly_at_the_tail_is_up_to_date(short: Api) -> None:
-    """The limit reached and the tail reached at once: nothing more exists."""
+    """The chunk limit and the tail are the same position."""
     path = short.create(body=b"x" * 100)
     response = short.get(path)
     assert (len(response.body), response.headers["stream-up-to-date"]) == (100, "true")
 
 
-def test_a_large_message_comes_whole(api: Api) -> None:
-    """Larger than the default chunk of 1 MiB, and exactly the bytes that were sent."""
+def test_a_message_larger_than_a_chunk_is_returned_whole(api: Api) -> None:
+    """The default chunk is 1 MiB."""
     path = api.create("application/octet-stream")
     data = bytes(range(256)) * (12 << 10)
     api.append(path, data, content_type="application/octet-stream")

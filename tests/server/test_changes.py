@@ -1,4 +1,4 @@
-"""`changed_since`: what changed in a bucket, without listing it whole."""
+"""`changed_since`: the streams of a bucket that changed since a position."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.looping import for_each
 from tests.support.publishing import KINDS_ONCE, publish
 from tests.support.streams import Api, check_problem
 
@@ -30,7 +31,7 @@ def ids(page: dict[str, Any]) -> list[str]:
     return [item["stream_id"] for item in page["streams"]]
 
 
-def test_what_changed_is_as_in_a_listing(api: Api) -> None:
+def test_a_changed_stream_has_the_same_fields_as_in_a_listing(api: Api) -> None:
     bucket = api.new_bucket()
     for name in ("a", "b", "c"):
         api.create(path=api.in_bucket(bucket, name))
@@ -61,7 +62,7 @@ def test_snapshots_and_deletions_are_changes(api: Api) -> None:
     )
 
 
-def test_pages_and_prefixes(api: Api) -> None:
+def test_changes_by_page_and_prefix(api: Api) -> None:
     bucket = api.new_bucket()
     position = listing(api, bucket)["position"]
     for number in range(7):
@@ -79,7 +80,7 @@ def test_pages_and_prefixes(api: Api) -> None:
     assert ids(changed(api, bucket, position, "&prefix=y")) == ["y-1", "y-3", "y-5"]
 
 
-def test_a_position_that_says_nothing(api: Api) -> None:
+def test_an_unknown_position_requires_a_new_listing(api: Api) -> None:
     bucket = api.new_bucket()
     where = api.in_bucket(bucket, "streams")
     gone = api.get(where, "changed_since=0123456789abcdef-3")
@@ -93,13 +94,13 @@ def test_a_position_that_says_nothing(api: Api) -> None:
     check_problem(api.get(missing, f"changed_since={good}"), 404, "bucket-not-found")
 
 
-@pytest.mark.parametrize("limit", [3, 1000])
+@for_each("limit", [3, 1000])
 def test_a_listing_and_then_its_changes_miss_nothing(api: Api, limit: int) -> None:
     """
-    Whatever is appended, deleted and created again meanwhile.
+    While streams are appended to, deleted and created again.
 
-    Goal: who lists once and then follows changes has the bucket as it is. Method: writers that do
-    all of it at random, a follower that applies pages to a dict, and a look at both at the end.
+    Goal: a client that lists once and then follows changes has the current state of the bucket.
+    Method: writers act at random, a follower applies pages to a dict, and both are compared.
     """
     bucket = api.new_bucket()
     names = [f"s{number}" for number in range(12)]
@@ -152,7 +153,7 @@ def listed_whole(api: Api, bucket: str, limit: int) -> tuple[dict[str, Any], str
 
 
 def follow(api: Api, bucket: str, mine: dict[str, Any], position: str, limit: int) -> str:
-    """Apply what changed, until there is no more for now."""
+    """Apply all pages of changes; returns the new position."""
     while True:
         page = changed(api, bucket, position, f"&limit={limit}")
         for item in page["streams"]:

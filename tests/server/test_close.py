@@ -1,14 +1,13 @@
-"""§4.1, §5.3: a stream is closed once, for good, and everyone can see it."""
+"""§4.1, §5.3: closing a stream is permanent and visible to every reader."""
 
 from __future__ import annotations
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 
 def test_close_only_is_204_with_the_unchanged_tail(api: Api) -> None:
-    """204, Stream-Closed: true, and the tail offset as it was."""
+    """With Stream-Closed: true."""
     path = api.create(body=b"abc")
     tail = api.tail(path)
     response = api.close_stream(path)
@@ -27,13 +26,12 @@ def test_closing_a_closed_stream_is_204(api: Api) -> None:
 
 
 def test_closing_a_stream_that_does_not_exist_is_404(api: Api) -> None:
-    """404, as for an append."""
     response = api.request("POST", api.path(), {"Stream-Closed": "true"}, b"")
     check_problem(response, 404, "stream-not-found")
 
 
-def test_append_and_close_is_one_step(api: Api) -> None:
-    """The body is the final data, and the response says that the stream is closed."""
+def test_append_and_close_is_atomic(api: Api) -> None:
+    """The body is the final data, and the response has Stream-Closed."""
     path = api.create(body=b"a")
     response = api.post(path, b"b", {"Stream-Closed": "true"})
     assert (response.status, response.headers["stream-closed"]) == (204, "true")
@@ -42,7 +40,7 @@ def test_append_and_close_is_one_step(api: Api) -> None:
 
 
 def test_append_and_close_is_not_idempotent(api: Api) -> None:
-    """The second body cannot be appended: 409 with Stream-Closed."""
+    """The second request is 409 with Stream-Closed."""
     path = api.create()
     api.append(path, b"b", {"Stream-Closed": "true"})
     response = api.post(path, b"b", {"Stream-Closed": "true"})
@@ -51,8 +49,7 @@ def test_append_and_close_is_not_idempotent(api: Api) -> None:
     assert api.read_all(path) == b"b"
 
 
-def test_a_refused_append_and_close_does_not_close(api: Api) -> None:
-    """Append and closure are one step: if the one is refused, the other does not happen."""
+def test_a_rejected_append_and_close_does_not_close(api: Api) -> None:
     path = api.create("application/json")
     closing = {"Stream-Closed": "true"}
     assert api.post(path, b"{", closing, "application/json").status == 400
@@ -62,16 +59,16 @@ def test_a_refused_append_and_close_does_not_close(api: Api) -> None:
     api.append(path, b"{}", content_type="application/json")
 
 
-@pytest.mark.parametrize("value", ["true", "TRUE", "True", "tRuE"])
-def test_true_in_any_case_closes(api: Api, value: str) -> None:
-    """§4.1: the comparison ignores case."""
+@for_each("value", ["true", "TRUE", "True", "tRuE"])
+def test_stream_closed_true_is_compared_without_case(api: Api, value: str) -> None:
+    """§4.1."""
     path = api.create()
     response = api.request("POST", path, {"Stream-Closed": value}, b"")
     assert (response.status, response.headers["stream-closed"]) == (204, "true")
 
 
-def test_closure_is_monotonic(api: Api) -> None:
-    """Nothing opens a stream again: no append, no PUT, no other value of the header."""
+def test_a_closed_stream_cannot_be_reopened(api: Api) -> None:
+    """By no append, no PUT and no other value of the header."""
     path = api.create(body=b"a")
     api.close_stream(path)
     assert api.post(path, b"b", {"Stream-Closed": "false"}).status == 409
@@ -83,8 +80,8 @@ def test_closure_is_monotonic(api: Api) -> None:
     assert api.head(path).headers["stream-closed"] == "true"
 
 
-def test_data_stays_readable_after_closure(api: Api) -> None:
-    """Only appends are refused."""
+def test_a_closed_stream_can_be_read(api: Api) -> None:
+    """Only appends are rejected."""
     path = api.create(body=b"a")
     middle = api.tail(path)
     api.append(path, b"b")

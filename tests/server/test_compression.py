@@ -1,4 +1,4 @@
-"""Answers above 1 KiB are compressed when the client asks; each coding is its own variant."""
+"""Responses above 1 KiB are compressed if the client accepts; each coding is a variant."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import zlib
 from collections.abc import Callable
 
 import brotli
-import pytest
 import zstandard
 
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 
@@ -33,10 +33,10 @@ DECODERS: dict[str, Callable[[bytes], bytes]] = {
 LONG = b"All work and no play makes a dull stream. " * 200
 
 
-@pytest.mark.parametrize("coding", DECODERS)
-@pytest.mark.parametrize("size", [1025, 8_000, 32 << 10, 33 << 10, 300_000])
+@for_each("coding", DECODERS)
+@for_each("size", [1025, 8_000, 32 << 10, 33 << 10, 300_000])
 def test_each_coding_decodes_to_the_content(api: Api, coding: str, size: int) -> None:
-    """Content-Encoding says which, Vary says that it depends, and every size decodes."""
+    """With Content-Encoding and Vary, for every size."""
     content = (LONG * (size // len(LONG) + 1))[:size]
     path = api.create(body=content)
     response = api.get(path, headers={"Accept-Encoding": coding})
@@ -48,18 +48,18 @@ def test_each_coding_decodes_to_the_content(api: Api, coding: str, size: int) ->
     assert int(response.headers["content-length"]) == len(response.body)
 
 
-@pytest.mark.parametrize("coding", DECODERS)
-def test_json_arrays_are_compressed_whole(api: Api, coding: str) -> None:
-    """The array that a reader would get, compressed."""
+@for_each("coding", DECODERS)
+def test_json_arrays_are_compressed(api: Api, coding: str) -> None:
+    """The decoded body is the array of an uncompressed response."""
     path = api.create("application/json", b"[" + b",".join([b'{"k":"v"}'] * 300) + b"]")
     plain = api.get(path).body
     response = api.get(path, headers={"Accept-Encoding": coding})
     assert DECODERS[coding](response.body) == plain
 
 
-@pytest.mark.parametrize("size", [0, 1, 1023, 1024])
-def test_up_to_1_kib_is_sent_as_it_is(api: Api, size: int) -> None:
-    """Small answers gain nothing; Vary is there all the same, since a larger one would differ."""
+@for_each("size", [0, 1, 1023, 1024])
+def test_responses_of_up_to_1_kib_are_not_compressed(api: Api, size: int) -> None:
+    """They have Vary too, since a larger response of the same URL depends on the header."""
     path = api.create(body=b"x" * size if size else None)
     response = api.get(path, headers={"Accept-Encoding": "gzip, br, zstd, deflate"})
     assert "content-encoding" not in response.headers
@@ -67,7 +67,7 @@ def test_up_to_1_kib_is_sent_as_it_is(api: Api, size: int) -> None:
     assert "accept-encoding" in response.headers["vary"].lower()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "accept",
     [
         None,
@@ -81,8 +81,9 @@ def test_up_to_1_kib_is_sent_as_it_is(api: Api, size: int) -> None:
         "gzip;q=0.0",
     ],
 )
-def test_who_does_not_ask_gets_it_as_it_is(api: Api, accept: str | None) -> None:
-    """No coding without consent."""
+def test_a_response_is_not_compressed_if_the_client_does_not_accept_it(
+    api: Api, accept: str | None
+) -> None:
     path = api.create(body=LONG)
     headers = {} if accept is None else {"Accept-Encoding": accept}
     response = api.get(path, headers=headers)
@@ -90,7 +91,7 @@ def test_who_does_not_ask_gets_it_as_it_is(api: Api, accept: str | None) -> None
     assert response.body == LONG
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("accept", "coding"),
     [
         ("gzip", "gzip"),
@@ -105,40 +106,40 @@ def test_who_does_not_ask_gets_it_as_it_is(api: Api, accept: str | None) -> None
         ("identity, gzip", "gzip"),
     ],
 )
-def test_the_clients_preference_decides(api: Api, accept: str, coding: str) -> None:
-    """Weights, case, unknown names."""
+def test_the_clients_preference_selects_the_coding(api: Api, accept: str, coding: str) -> None:
+    """By weight, ignoring case and unknown names."""
     path = api.create(body=LONG)
     response = api.get(path, headers={"Accept-Encoding": accept})
     assert response.headers["content-encoding"] == coding
     assert DECODERS[coding](response.body) == LONG
 
 
-def test_a_star_takes_any(api: Api) -> None:
-    """`*` accepts whatever the server likes best."""
+def test_a_star_accepts_any_coding(api: Api) -> None:
+    """The server selects the coding that it prefers."""
     path = api.create(body=LONG)
     response = api.get(path, headers={"Accept-Encoding": "*"})
     assert DECODERS[response.headers["content-encoding"]](response.body) == LONG
 
 
 def test_the_etag_differs_per_encoding(api: Api) -> None:
-    """Each variant is validated against its own ETag only."""
+    """Each variant matches its own ETag only."""
     path = api.create(body=LONG)
     etags = {"": api.get(path).headers["etag"]}
     for coding in DECODERS:
         etags[coding] = api.get(path, headers={"Accept-Encoding": coding}).headers["etag"]
     assert len(set(etags.values())) == 5
-    for asked in etags:
+    for accepted in etags:
         for known, etag in etags.items():
-            headers = {"If-None-Match": etag} | ({"Accept-Encoding": asked} if asked else {})
+            headers = {"If-None-Match": etag} | ({"Accept-Encoding": accepted} if accepted else {})
             response = api.get(path, headers=headers)
-            assert response.status == (304 if asked == known else 200), (asked, known)
+            assert response.status == (304 if accepted == known else 200), (accepted, known)
             if response.status == 304:
                 assert response.headers["etag"] == etag
                 assert "accept-encoding" in response.headers["vary"].lower()
 
 
 def test_closure_changes_the_etag_of_every_encoding(api: Api) -> None:
-    """The closure signal must not be lost in compressed responses."""
+    """A 304 must not hide the closure."""
     path = api.create(body=LONG)
     headers = {"Accept-Encoding": "br"}
     etag = api.get(path, headers=headers).headers["etag"]
@@ -148,16 +149,16 @@ def test_closure_changes_the_etag_of_every_encoding(api: Api) -> None:
 
 
 def test_event_streams_are_not_compressed(api: Api) -> None:
-    """Events must arrive when they happen."""
+    """A compressor would delay events."""
     path = api.create(body=LONG, headers={"Stream-Closed": "true"})
     response = api.get(path, "offset=-1&live=sse", {"Accept-Encoding": "gzip, br, zstd"})
     assert "content-encoding" not in response.headers
     assert LONG in response.body
 
 
-@pytest.mark.parametrize("waits", [False, True])
-def test_long_poll_answers_are_compressed(api: Api, waits: bool) -> None:
-    """Those that waited too."""
+@for_each("waits", [False, True])
+def test_long_poll_responses_are_compressed(api: Api, waits: bool) -> None:
+    """Whether or not they waited."""
     path = api.create()
     offset = api.tail(path)
     if not waits:
@@ -173,14 +174,14 @@ def test_long_poll_answers_are_compressed(api: Api, waits: bool) -> None:
 
 
 def test_errors_are_not_compressed(api: Api) -> None:
-    """A problem document is small, and read by people who debug."""
+    """Problem documents are small."""
     response = api.get(api.path(), headers={"Accept-Encoding": "gzip"})
     check_problem(response, 404)
     assert "content-encoding" not in response.headers
 
 
-def test_pipelined_compressed_answers_keep_their_order(api: Api) -> None:
-    """Large answers are compressed beside the loop; the small ones behind them wait."""
+def test_pipelined_compressed_responses_keep_their_order(api: Api) -> None:
+    """Large responses are compressed in a thread; small ones behind them wait."""
     large, small = api.create(body=LONG * 20), api.create(body=b"small")
     with api.connect() as connection:
         for _ in range(5):

@@ -1,18 +1,17 @@
-"""§5.1: PUT creates a stream, or ensures that it exists as asked for."""
+"""§5.1: PUT creates a stream, or confirms that it exists with the same configuration."""
 
 from __future__ import annotations
 
 import re
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 OFFSET = re.compile(r"[0-9]{16}_[0-9]{16}")
 
 
-def test_created_answers_201_with_location_type_and_offset(api: Api) -> None:
-    """201, Location equal to the URL, the content type, and the tail offset."""
+def test_create_is_201_with_location_type_and_offset(api: Api) -> None:
+    """Location is the URL of the request; the offset is the tail."""
     path = api.path()
     response = api.request("PUT", path, {"Content-Type": "text/plain"})
     assert (response.status, response.body) == (201, b"")
@@ -23,8 +22,8 @@ def test_created_answers_201_with_location_type_and_offset(api: Api) -> None:
     assert response.headers["cache-control"] == "no-store"
 
 
-def test_initial_bytes_form_the_first_content(api: Api) -> None:
-    """The body of PUT is in the stream, and the offset is the tail after it."""
+def test_the_body_of_a_create_is_the_initial_content(api: Api) -> None:
+    """The returned offset is the tail after it."""
     path = api.path()
     response = api.request("PUT", path, {"Content-Type": "text/plain"}, b"hello")
     assert response.headers["stream-next-offset"] == "0000000000000001_0000000000000005"
@@ -32,13 +31,12 @@ def test_initial_bytes_form_the_first_content(api: Api) -> None:
 
 
 def test_content_type_defaults_to_octet_stream(api: Api) -> None:
-    """An omitted Content-Type is application/octet-stream."""
     path = api.create(None)
     assert api.head(path).headers["content-type"] == "application/octet-stream"
     assert api.request("PUT", path, {"Content-Type": "application/octet-stream"}).status == 200
 
 
-@pytest.mark.parametrize(
+@for_each(
     "spelling",
     [
         "Text/PLAIN; Charset=UTF-8",
@@ -59,7 +57,7 @@ def test_content_type_is_returned_exactly_as_first_spelled(api: Api, spelling: s
 
 
 def test_existing_stream_with_matching_configuration_is_200(api: Api) -> None:
-    """Idempotent: 200, the current tail, no Location, and a body is not appended."""
+    """With the current tail and no Location; a body is not appended."""
     path = api.create(body=b"abc")
     response = api.request("PUT", path, {"Content-Type": "text/plain"}, b"ignored")
     assert response.status == 200
@@ -68,7 +66,7 @@ def test_existing_stream_with_matching_configuration_is_200(api: Api) -> None:
     assert api.read_all(path) == b"abc"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("first", "second"),
     [
         ({"Content-Type": "text/plain"}, {"Content-Type": "text/html"}),
@@ -88,7 +86,7 @@ def test_existing_stream_with_matching_configuration_is_200(api: Api) -> None:
 def test_existing_stream_with_another_configuration_is_409(
     api: Api, first: dict[str, str], second: dict[str, str]
 ) -> None:
-    """Type, TTL, expiry and closure status all have to match; the stream is not changed."""
+    """Type, TTL, expiry and closure status must all match; the stream is not changed."""
     path = api.path()
     assert api.request("PUT", path, first, b"abc").status == 201
     before = api.facts(path)
@@ -96,7 +94,7 @@ def test_existing_stream_with_another_configuration_is_409(
     assert api.facts(path) == before
 
 
-@pytest.mark.parametrize(
+@for_each(
     "headers",
     [
         {"Stream-TTL": "100"},
@@ -104,14 +102,15 @@ def test_existing_stream_with_another_configuration_is_409(
         {"Stream-Closed": "true"},
     ],
 )
-def test_the_same_configuration_again_is_200(api: Api, headers: dict[str, str]) -> None:
-    """Each part of the configuration, given again, is a success."""
+def test_each_part_of_the_configuration_can_be_sent_again(
+    api: Api, headers: dict[str, str]
+) -> None:
     path = api.path()
     assert [api.request("PUT", path, headers).status for _ in range(2)] == [201, 200]
 
 
-def test_the_same_moment_in_another_zone_is_the_same_expiry(api: Api) -> None:
-    """Stream-Expires-At is compared as a moment, not as text."""
+def test_the_same_expiry_in_another_time_zone_matches(api: Api) -> None:
+    """Stream-Expires-At is compared as a point in time, not as text."""
     path = api.create(headers={"Stream-Expires-At": "2099-01-01T00:00:00Z"})
     again = {"Content-Type": "text/plain", "Stream-Expires-At": "2099-01-01T02:00:00.000+02:00"}
     assert api.request("PUT", path, again).status == 200
@@ -127,8 +126,8 @@ def test_closure_status_is_compared_with_the_current_one(api: Api) -> None:
     assert (response.status, response.headers["stream-closed"]) == (200, "true")
 
 
-@pytest.mark.parametrize("body", [b"", b"all there is"])
-def test_create_and_close_in_one_step(api: Api, body: bytes) -> None:
+@for_each("body", [b"", b"all there is"])
+def test_create_and_close_is_atomic(api: Api, body: bytes) -> None:
     """With Stream-Closed: true the body is the complete and final content."""
     path = api.path()
     headers = {"Content-Type": "text/plain", "Stream-Closed": "TRUE"}
@@ -140,7 +139,7 @@ def test_create_and_close_in_one_step(api: Api, body: bytes) -> None:
     assert api.post(path, b"more").status == 409
 
 
-@pytest.mark.parametrize("value", ["false", "yes", "1", ""])
+@for_each("value", ["false", "yes", "1", ""])
 def test_stream_closed_with_another_value_is_ignored(api: Api, value: str) -> None:
     """§4.1: only `true` means closed."""
     path = api.path()
@@ -150,18 +149,17 @@ def test_stream_closed_with_another_value_is_ignored(api: Api, value: str) -> No
 
 
 def test_location_follows_the_scheme_that_a_proxy_saw(api: Api) -> None:
-    """Behind TLS the URL of the stream is https."""
     path = api.path()
     response = api.request("PUT", path, {"X-Forwarded-Proto": "https"})
     assert response.headers["location"] in (
         api.url(path).replace("http://", "https://"),
-        # An ASGI server decides for itself which proxies it trusts.
+        # The ASGI server has its own list of trusted proxies.
         api.url(path),
     )
 
 
 def test_names_of_any_depth_and_script(api: Api) -> None:
-    """A path may be nested and percent-encoded UTF-8; Location returns it as it was sent."""
+    """A path can be nested and percent-encoded UTF-8; Location returns it as sent."""
     # In a bucket a stream id is one segment (X§1.1).
     path = api.path() + ("" if api.bucket else "/a/") + "b%20c%C3%A9%F0%9F%8C%8A"
     response = api.request("PUT", path, {"Content-Type": "text/plain"}, b"x")

@@ -1,4 +1,4 @@
-"""§10.1: no server listens on a network without access control by accident."""
+"""§10.1: a server without access control listens on loopback only, unless a setting allows more."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_loopback_needs_no_access_control(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["0.0.0.0", "::", "", "192.0.2.1", "2001:db8::1", "nowhere.invalid"]
 )
-def test_any_other_address_does(host: str) -> None:
+def test_any_other_address_needs_access_control(host: str) -> None:
     with pytest.raises(SettingsError) as caught:
         check_exposure(Settings(host=host))
     assert "no access control" in str(caught.value)
@@ -30,7 +30,7 @@ def test_any_other_address_does(host: str) -> None:
     check_exposure(Settings(host=host, insecure=True))
 
 
-def test_the_start_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+def test_the_start_is_refused_before_files_are_created(tmp_path: Path) -> None:
     data = tmp_path / "data"
     done = subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""X§3.3, X§3.4, X§4: after a bootstrap the stream goes on by ordinary reads, live ones too."""
+"""X§3.3, X§3.4, X§4: after a bootstrap, clients continue with ordinary and live reads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.support.looping import for_each
 from tests.support.publishing import (
     JSON,
     KINDS_ONCE,
@@ -17,10 +18,10 @@ from tests.support.publishing import (
     START,
     TEXT,
     bootstrap,
-    narrow,
     new_stream,
     offset,
     publish,
+    small_buffer_connection,
 )
 from tests.support.streams import Api, EventStream, check_problem, text_of
 
@@ -30,7 +31,7 @@ COUNT = 300
 
 
 def follow_by_sse(api: Api, path: str, at: str) -> Iterator[int]:
-    """Numbers from an offset on; the end of the iteration is a 410, or the end of the stream."""
+    """The numbers after an offset, up to a 410 or the end of the stream."""
     with api.sse(path, f"offset={at}", timeout=30.0) as events:
         if events.head.status == 410:
             return
@@ -43,13 +44,13 @@ def follow_by_sse(api: Api, path: str, at: str) -> Iterator[int]:
 def follow_by_long_poll(api: Api, path: str, at: str) -> Iterator[int]:
     with api.connect(30.0) as connection:
         while True:
-            answer = connection.request("GET", f"{path}?offset={at}&live=long-poll")
-            if answer.status == 410:
+            response = connection.request("GET", f"{path}?offset={at}&live=long-poll")
+            if response.status == 410:
                 return
-            assert answer.status in (200, 204), (answer.status, answer.body)
-            yield from json.loads(answer.body or b"[]")
-            at = answer.headers["stream-next-offset"]
-            if answer.headers.get("stream-closed") == "true":
+            assert response.status in (200, 204), (response.status, response.body)
+            yield from json.loads(response.body or b"[]")
+            at = response.headers["stream-next-offset"]
+            if response.headers.get("stream-closed") == "true":
                 return
 
 
@@ -60,7 +61,7 @@ FOLLOW: dict[str, Callable[[Api, str, str], Iterator[int]]] = {
 
 
 def write_numbers(api: Api, path: str, failures: list[BaseException], *, publishing: int) -> None:
-    """Append 0, 1, 2, … and close; publish the list of all from time to time."""
+    """Append 0, 1, 2, … and close; at times publish a snapshot that lists all of them."""
     writer = Api(api.server)
     try:
         for number in range(COUNT):
@@ -74,16 +75,16 @@ def write_numbers(api: Api, path: str, failures: list[BaseException], *, publish
         writer.close()
 
 
-@pytest.mark.parametrize("follow", FOLLOW.values(), ids=FOLLOW)
-@pytest.mark.parametrize("publishing", [0, 25], ids=["without-snapshots", "with-snapshots"])
-def test_a_bootstrap_and_what_follows_it_have_each_message_once(
+@for_each("follow", FOLLOW.values())
+@for_each("publishing", [0, 25])
+def test_a_bootstrap_and_the_reads_after_it_have_each_message_once(
     api: Api, follow: Callable[[Api, str, str], Iterator[int]], publishing: int
 ) -> None:
     """
-    Clients continue tailing using the returned Stream-Next-Offset, while a writer goes on.
+    Clients continue from the returned Stream-Next-Offset while a writer appends.
 
-    Method: several clients begin one after the other; each has the snapshot, the updates and what
-    follows. Where retention has passed one by, the server says 410 and it begins again (X§3.4).
+    Method: several clients start one after the other; each reads the snapshot, the updates and
+    later messages. A client behind retention gets 410 and bootstraps again (X§3.4).
     """
     path = new_stream(api, JSON)
     failures: list[BaseException] = []
@@ -110,7 +111,7 @@ def test_a_bootstrap_and_what_follows_it_have_each_message_once(
 
     readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:
-        # Each somewhat later than the one before.
+        # Each starts a little later than the previous one.
         bootstrap(api, path)
         reader.start()
     for thread in (writing, *readers):
@@ -118,8 +119,8 @@ def test_a_bootstrap_and_what_follows_it_have_each_message_once(
     assert not failures, failures
 
 
-def test_binary_messages_follow_in_base64(api: Api) -> None:
-    """X§4: what bootstrap returns raw, ordinary SSE returns as base64 and says so, as ever."""
+def test_binary_messages_after_a_bootstrap_are_base64_in_sse(api: Api) -> None:
+    """X§4: bootstrap returns raw bytes; SSE returns base64, with its header."""
     path = new_stream(api, OCTETS, b"\x00abc", b"\xff\r\n")
     publish(api, path, offset(1, 4), b"\x01state")
     found = bootstrap(api, path)
@@ -132,34 +133,34 @@ def test_binary_messages_follow_in_base64(api: Api) -> None:
         assert base64.b64decode(data.data, validate=True) == b"\xfe--\r\n"
 
 
-# -- readers that retention passes by --------------------------------------------------------------
+# -- readers that fall behind retention ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["", "&live=long-poll", "&live=sse"])
-def test_a_reader_that_comes_back_behind_retention_is_410(api: Api, mode: str) -> None:
-    """With Stream-Earliest-Offset; bootstrap then leads to where it can read on."""
+@for_each("mode", ["", "&live=long-poll", "&live=sse"])
+def test_a_reader_that_reconnects_behind_retention_is_410(api: Api, mode: str) -> None:
+    """With Stream-Earliest-Offset; after a bootstrap it can continue."""
     path = new_stream(api, TEXT, b"abc", b"def", b"ghi")
     publish(api, path, offset(2, 6), b"state")
-    answer = api.get(path, f"offset={offset(1, 3)}{mode}")
-    check_problem(answer, 410, "offset-gone")
-    assert answer.headers["stream-earliest-offset"] == offset(2, 6)
+    response = api.get(path, f"offset={offset(1, 3)}{mode}")
+    check_problem(response, 410, "offset-gone")
+    assert response.headers["stream-earliest-offset"] == offset(2, 6)
     found = bootstrap(api, path)
     assert (found.snapshot_offset, found.messages) == (offset(2, 6), [b"ghi"])
     api.close_stream(path)
     assert api.get(path, f"offset={found.next_offset}{mode}").status in (200, 204)
 
 
-def test_a_slow_event_stream_that_retention_passes_by_ends_with_its_position(api: Api) -> None:
+def test_a_slow_event_stream_that_falls_behind_retention_ends_with_its_offset(api: Api) -> None:
     """
-    The last event is a control event, of how far it came and not up to date; then the end.
+    Its last event is a control event with its offset and without upToDate.
 
-    Method: a reader that takes little, more data than all buffers hold, then a snapshot at the
-    tail. What it got is a prefix; there it is 410, and bootstrap has the rest.
+    Method: a slow reader, more data than all buffers hold, then a snapshot at the tail. The reader
+    got a prefix; a read from there is 410, and a bootstrap has the rest.
     """
     block = bytes(random.Random("slow").choices(b"0123456789abcdef", k=1 << 18))
     messages = [b"%03d" % number + block for number in range(48)]
     path = new_stream(api, TEXT)
-    with narrow(api) as connection:
+    with small_buffer_connection(api) as connection:
         events = EventStream(connection, f"{path}?offset=-1&live=sse")
         assert events.next().kind == "control"
         tails = [START, *(api.append(path, message) for message in messages)]
@@ -175,20 +176,20 @@ def test_a_slow_event_stream_that_retention_passes_by_ends_with_its_position(api
     assert 0 < count < len(messages)
     assert text_of(seen).encode() == b"".join(messages[:count])
     for mode in ("", "&live=long-poll", "&live=sse"):
-        answer = api.get(path, f"offset={position}{mode}")
-        check_problem(answer, 410, "offset-gone")
-        assert answer.headers["stream-earliest-offset"] == tails[-1]
+        response = api.get(path, f"offset={position}{mode}")
+        check_problem(response, 410, "offset-gone")
+        assert response.headers["stream-earliest-offset"] == tails[-1]
     found = bootstrap(api, path)
     assert (found.snapshot_offset, found.snapshot.body) == (tails[-1], b"state")
     assert (found.messages, found.next_offset) == ([], tails[-1])
 
 
-def test_a_slow_event_stream_that_retention_does_not_pass_by_goes_on(api: Api) -> None:
-    """A snapshot before its position takes nothing from it."""
+def test_a_slow_event_stream_continues_if_it_is_not_behind_retention(api: Api) -> None:
+    """A snapshot at an earlier offset does not affect it."""
     block = b"x" * (1 << 18)
     messages = [b"%03d" % number + block for number in range(32)]
     path = new_stream(api, TEXT, b"first")
-    with narrow(api) as connection:
+    with small_buffer_connection(api) as connection:
         events = EventStream(connection, f"{path}?offset={offset(1, 5)}&live=sse")
         assert events.next().kind == "control"
         for message in messages:
@@ -198,12 +199,12 @@ def test_a_slow_event_stream_that_retention_does_not_pass_by_goes_on(api: Api) -
     assert text_of(seen).encode() == b"".join(messages)
 
 
-# -- readers that wait when a snapshot is published ------------------------------------------------
+# -- readers at the tail when a snapshot is published ----------------------------------------------
 
 
-@pytest.mark.parametrize("size", [5, 1 << 19], ids=["small", "large"])
-def test_an_event_stream_at_the_tail_does_not_notice_a_snapshot_there(api: Api, size: int) -> None:
-    """It waits on, and the next thing that it sees is the next message."""
+@for_each("size", [5, 1 << 19])
+def test_a_snapshot_at_the_tail_does_not_end_an_event_stream_there(api: Api, size: int) -> None:
+    """Its next event is the next message."""
     path = new_stream(api, TEXT, b"abc")
     with api.sse(path, f"offset={offset(1, 3)}") as events:
         assert events.next().json["streamNextOffset"] == offset(1, 3)
@@ -215,9 +216,9 @@ def test_an_event_stream_at_the_tail_does_not_notice_a_snapshot_there(api: Api, 
             assert (control.json["streamNextOffset"], control.json["upToDate"]) == (tail, True)
 
 
-@pytest.mark.parametrize("at", ["tail", "now"])
-def test_a_long_poll_at_the_tail_does_not_notice_a_snapshot_there(api: Api, at: str) -> None:
-    """It waits on, and is answered with the next message."""
+@for_each("at", ["tail", "now"])
+def test_a_snapshot_at_the_tail_does_not_end_a_long_poll_there(api: Api, at: str) -> None:
+    """The response has the next message."""
     path = new_stream(api, TEXT, b"abc")
     with api.connect(30.0) as connection:
         for number in range(5):
@@ -226,25 +227,25 @@ def test_a_long_poll_at_the_tail_does_not_notice_a_snapshot_there(api: Api, at: 
             connection.send_request("GET", f"{path}?offset={where}&live=long-poll")
             publish(api, path, tail, b"state")
             next_tail = api.append(path, b"%d" % number)
-            answer = connection.read_response()
-            assert (answer.status, answer.body) == (200, b"%d" % number)
-            assert answer.headers["stream-next-offset"] == next_tail
+            response = connection.read_response()
+            assert (response.status, response.body) == (200, b"%d" % number)
+            assert response.headers["stream-next-offset"] == next_tail
 
 
-def test_a_long_poll_at_the_tail_times_out_as_ever(short: Api) -> None:
-    """204 after its time, though a snapshot was published meanwhile."""
+def test_a_long_poll_times_out_after_a_snapshot_at_the_tail(short: Api) -> None:
+    """204, though a snapshot was published while it waited."""
     path = new_stream(short, TEXT, b"abc")
     with short.connect() as connection:
         connection.send_request("GET", f"{path}?offset={offset(1, 3)}&live=long-poll")
         publish(short, path, offset(1, 3), b"state")
-        answer = connection.read_response()
-    assert answer.status == 204
-    assert answer.headers["stream-next-offset"] == offset(1, 3)
-    assert answer.headers["stream-up-to-date"] == "true"
+        response = connection.read_response()
+    assert response.status == 204
+    assert response.headers["stream-next-offset"] == offset(1, 3)
+    assert response.headers["stream-up-to-date"] == "true"
 
 
-def test_readers_at_the_tail_lose_nothing_to_snapshots(api: Api) -> None:
-    """Append and publish at the new tail, again and again: what was there to be read was sent."""
+def test_readers_at_the_tail_get_every_message_despite_snapshots(api: Api) -> None:
+    """A writer repeatedly appends and publishes a snapshot at the new tail."""
     path = new_stream(api, TEXT)
     texts: list[str] = []
     failures: list[BaseException] = []

@@ -1,14 +1,13 @@
-"""§5.5: HEAD tells all there is to know of a stream, without a body and never from a cache."""
+"""§5.5: HEAD returns the metadata of a stream, without a body and not cached."""
 
 from __future__ import annotations
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_common
 
 
 def test_head_of_an_open_stream(api: Api) -> None:
-    """Type and tail; no TTL, no expiry, no closure where there is none; no-store."""
+    """Type and tail, no-store, and no headers for TTL, expiry or closure."""
     path = api.create("text/html; charset=utf-8", b"abc")
     response = api.head(path)
     assert (response.status, response.body) == (200, b"")
@@ -27,21 +26,21 @@ def test_head_of_a_closed_stream(api: Api) -> None:
 
 
 def test_head_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
-    """404 without a body, with the common headers."""
+    """Without a body, with the common headers."""
     response = api.head(api.path())
     assert (response.status, response.body) == (404, b"")
     check_common(response)
 
 
 def test_head_returns_the_remaining_ttl(api: Api) -> None:
-    """Rounded up: right after creation it is the whole TTL, or a little less on a slow machine."""
+    """Rounded up: after creation it is the whole TTL, or a little less on a busy machine."""
     path = api.create(headers={"Stream-TTL": "3600"})
     response = api.head(path)
     assert 3500 < int(response.headers["stream-ttl"]) <= 3600
     assert "stream-expires-at" not in response.headers
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sent", "returned"),
     [
         ("2099-01-02T03:04:05Z", "2099-01-02T03:04:05Z"),
@@ -61,18 +60,15 @@ def test_head_returns_the_expiry(api: Api, sent: str, returned: str) -> None:
     assert "stream-ttl" not in response.headers
 
 
-def test_head_moves_with_the_stream(api: Api) -> None:
-    """The tail is the one of now, after every append."""
+def test_head_returns_the_tail_after_every_append(api: Api) -> None:
     path = api.create()
     for size in (1, 10, 100):
         tail = api.append(path, b"x" * size)
         assert api.tail(path) == tail
 
 
-@pytest.mark.parametrize(
-    "query", ["offset=-1", "offset=now&live=sse", "live=long-poll", "offset=bad"]
-)
-def test_head_answers_at_once_whatever_the_query(api: Api, query: str) -> None:
-    """Parameters of reads do not make HEAD wait or fail."""
+@for_each("query", ["offset=-1", "offset=now&live=sse", "live=long-poll", "offset=bad"])
+def test_head_ignores_the_parameters_of_reads(api: Api, query: str) -> None:
+    """It neither waits nor fails."""
     path = api.create(body=b"x")
     assert api.request("HEAD", f"{path}?{query}").status == 200

@@ -1,4 +1,4 @@
-"""A quiet event stream is kept alive by comments, which no client takes for events."""
+"""An idle event stream is kept alive by comments, which clients do not parse as events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXT = {"Content-Type": "text/plain"}
 
 
 def test_heartbeats_are_comments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every 15 s in real life: a comment line and an empty line, between events."""
+    """A comment line and an empty line between events, by default every 15 s."""
     monkeypatch.setattr(session, "HEARTBEAT_S", 0.05)
     server = InProcessServer()
     try:
@@ -30,7 +30,7 @@ def test_heartbeats_are_comments(monkeypatch: pytest.MonkeyPatch) -> None:
             assert closing.status == 204
             assert [event.json["streamClosed"] for event in events] == [True]
             assert set(events.comments) <= {"heartbeat"}
-            # The connection is free again, and no late heartbeat falls into the next answer.
+            # The connection can be reused: no late heartbeat is in the next response.
             for _ in range(3):
                 assert reader.request("GET", PATH).body == b"hello"
     finally:
@@ -38,10 +38,10 @@ def test_heartbeats_are_comments(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _read_until(events: EventStream, connection: Connection, mark: bytes) -> bytes:
-    """Raw bytes of the response up to a mark; they do not go through the parser."""
+    """The raw bytes of the response up to a mark, without parsing."""
     raw = b""
     for piece in connection.iter_body(events.head):
         raw += piece
         if raw.endswith(mark):
             return raw
-    raise AssertionError(f"the answer ended after {raw!r}")
+    raise AssertionError(f"the response ended after {raw!r}")

@@ -1,4 +1,4 @@
-"""§7.1: JSON mode keeps messages apart, flattens one level, and keeps every byte of a message."""
+"""§7.1: JSON mode keeps message boundaries, flattens one level, and keeps every byte."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ JSON = "application/json"
 
 
 def stored(api: Api, body: bytes, content_type: str = JSON) -> bytes:
-    """What a stream answers after one append."""
+    """The content of a new stream after one append."""
     path = api.create(content_type)
     assert api.post(path, body, content_type=content_type).status == 204
     return api.get(path).body
 
 
 @for_each(
-    ("body", "answer"),
+    ("body", "response"),
     [
         (b'{"event": "created"}', b'[{"event": "created"}]'),
         (b'[{"event": "a"}, {"event": "b"}]', b'[{"event": "a"},{"event": "b"}]'),
@@ -34,9 +34,9 @@ def stored(api: Api, body: bytes, content_type: str = JSON) -> bytes:
         (b"7", b"[7]"),
     ],
 )
-def test_arrays_are_flattened_by_exactly_one_level(api: Api, body: bytes, answer: bytes) -> None:
-    """The examples of the specification, and the values that are no containers."""
-    assert stored(api, body) == answer
+def test_arrays_are_flattened_by_exactly_one_level(api: Api, body: bytes, response: bytes) -> None:
+    """The examples of the specification, and scalar values."""
+    assert stored(api, body) == response
 
 
 @for_each(
@@ -60,8 +60,8 @@ def test_arrays_are_flattened_by_exactly_one_level(api: Api, body: bytes, answer
         b'[1,[2,[3,"]"]]]',
     ],
 )
-def test_exact_bytes_survive(api: Api, element: bytes) -> None:
-    """Number spelling, key order, duplicate keys, escapes and inner white space stay as sent."""
+def test_elements_are_stored_byte_for_byte(api: Api, element: bytes) -> None:
+    """Number spelling, key order, duplicate keys, escapes and inner white space are kept."""
     wrapped = b"[" + element + b"]"
     assert stored(api, wrapped) == wrapped
     assert (
@@ -84,8 +84,8 @@ def test_exact_bytes_survive(api: Api, element: bytes) -> None:
         "text/x+json",
     ],
 )
-def test_json_types(api: Api, content_type: str) -> None:
-    """application/json and every +json, parameters and case ignored."""
+def test_json_content_types(api: Api, content_type: str) -> None:
+    """application/json and every +json, without regard to parameters and case."""
     assert stored(api, b"[1, 2]", content_type) == b"[1,2]"
 
 
@@ -101,13 +101,12 @@ def test_json_types(api: Api, content_type: str) -> None:
         "application/foo; x=+json",
     ],
 )
-def test_other_types_are_bytes(api: Api, content_type: str) -> None:
-    """Only application/json and +json; everything else is stored as it comes, valid or not."""
+def test_other_content_types_are_stored_as_bytes(api: Api, content_type: str) -> None:
+    """Without any validation as JSON."""
     assert stored(api, b"[1, 2", content_type) == b"[1, 2"
 
 
-def test_messages_of_several_appends_are_one_array(api: Api) -> None:
-    """GET returns all messages of the range, in order."""
+def test_a_read_returns_the_messages_of_several_appends_as_one_array(api: Api) -> None:
     path = api.create(JSON, b'{"n":0}')
     for body in (b'{"n":1}', b'[{"n":2},{"n":3}]', b"[[4]]"):
         api.append(path, body, content_type=JSON)
@@ -129,8 +128,8 @@ def test_an_empty_range_is_an_empty_array(api: Api) -> None:
 
 
 @for_each("body", [b"[]", b" [ \n ] "])
-def test_an_empty_array_is_400_on_post_and_fine_on_put(api: Api, body: bytes) -> None:
-    """POST: a no-op that is likely a client's bug. PUT: no initial messages."""
+def test_an_empty_array_is_400_for_post_and_accepted_by_put(api: Api, body: bytes) -> None:
+    """POST: an append of nothing is probably a bug of the client. PUT: no initial messages."""
     path = api.path()
     response = api.request("PUT", path, {"Content-Type": JSON}, body)
     assert response.status == 201
@@ -140,21 +139,20 @@ def test_an_empty_array_is_400_on_post_and_fine_on_put(api: Api, body: bytes) ->
 
 
 def test_an_empty_array_with_close_is_400_and_does_not_close(api: Api) -> None:
-    """It has a body, so it is an append, and an append of nothing."""
+    """It has a body, so it is an append of nothing and not a close-only request."""
     path = api.create(JSON)
     check_problem(api.post(path, b"[]", {"Stream-Closed": "true"}, JSON), 400, "json-invalid")
     assert "stream-closed" not in api.head(path).headers
 
 
 def test_put_flattens_like_post(api: Api) -> None:
-    """The initial content of a JSON stream is messages too."""
     path = api.create(JSON, b"[1,[2],3]")
     assert api.tail(path).startswith("0000000000000003_")
     assert api.get(path).body == b"[1,[2],3]"
 
 
-def test_invalid_json_says_what_is_wrong(api: Api) -> None:
-    """400 with a detail that helps, and without the whole body in it."""
+def test_invalid_json_is_400_with_a_detail(api: Api) -> None:
+    """The detail describes the error without quoting the whole body."""
     path = api.create(JSON)
     body = b"[1, 2, oops" + b"x" * 10_000
     problem = check_problem(api.post(path, body, content_type=JSON), 400, "json-invalid")
@@ -162,7 +160,7 @@ def test_invalid_json_says_what_is_wrong(api: Api) -> None:
 
 
 def test_a_batch_of_many_small_messages(api: Api) -> None:
-    """Ten thousand messages in one request, each of them an offset of its own."""
+    """Ten thousand messages in one request, each with its own offset."""
     path = api.create(JSON)
     body = b"[" + b",".join(b"%d" % n for n in range(10_000)) + b"]"
     tail = api.append(path, body, content_type=JSON)

@@ -1,4 +1,4 @@
-"""X§1.4: the listing of a bucket's streams, sentence by sentence."""
+"""X§1.4: the listing of a bucket's streams."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.support.streams import Api, check_common, check_problem, wait_until
 
 pytestmark = pytest.mark.parametrize("kind", KINDS_ONCE, indirect=True, scope="session")
 
-# One to four bytes in UTF-8, with neighbours at the ends of ranges and prefixes of each other.
-# As bytes U+FFFF sorts before U+10000; as UTF-16, which other languages compare, after it.
+# One to four bytes in UTF-8, including the ends of ranges, and prefixes of each other.
+# U+FFFF sorts before U+10000 as UTF-8, and after it as UTF-16.
 IDS = [
     "!", "%", "%25", "*", "-", ".a", "0", "10", "9", "A", "Z", "_", "a", "a\tb", "a%", "a*", "a.b",
     "a?b", "aZ", "a\\b", "a_", "aa", "ab", "b", "user-1", "user-10", "user-2", "user_1", "~",
@@ -25,7 +25,7 @@ IDS = [
     "😀a", "\U0010ffff", "\U0010ffff\U0010ffff",
 ]  # fmt: skip
 
-# For each server the bucket that has all of them.
+# For each server, the bucket with all of them.
 _everything: dict[str, str] = {}
 
 
@@ -39,12 +39,12 @@ def everything(api: Api) -> str:
 
 
 def text(value: str) -> str:
-    """As it stands in a URL."""
+    """Percent-encoded for a URL."""
     return quote(value, safe="")
 
 
 def bucket_with(api: Api, ids: list[str]) -> str:
-    """A new bucket with these streams, created in no particular order."""
+    """A new bucket with these streams, created in random order."""
     bucket = api.new_bucket()
     shuffled = list(ids)
     random.Random(1).shuffle(shuffled)
@@ -71,7 +71,7 @@ def by_bytes(names: list[str]) -> list[str]:
 
 class TestBody:
     def test_the_response_body(self, api: Api) -> None:
-        """The fields of X§1.4, and `next_offset` beside `tail_offset`, of an open stream."""
+        """The fields of X§1.4, and `next_offset`, of an open stream."""
         bucket = api.new_bucket()
         path = api.in_bucket(bucket, "user-1")
         before = time.time() * 1000
@@ -111,7 +111,7 @@ class TestBody:
         assert before - 1 <= created <= between + 1 <= written <= after + 1
 
     def test_an_empty_bucket(self, api: Api) -> None:
-        """No page, so no cursor."""
+        """Without a cursor."""
         bucket = api.new_bucket()
         body = listing(api, bucket)
         assert type(body.pop("position")) is str
@@ -124,8 +124,8 @@ class TestBody:
             "has_more": False,
         }
 
-    def test_the_tail_is_that_of_head(self, api: Api) -> None:
-        """The byte number and the token, for every kind of stream, as it grows."""
+    def test_the_tail_is_the_same_as_in_head(self, api: Api) -> None:
+        """As a number of bytes and as an offset, for every kind of stream, as it grows."""
         bucket = api.new_bucket()
         contents = {"json": "application/json", "text": "text/plain", "none": None}
         for name, content_type in contents.items():
@@ -141,7 +141,7 @@ class TestBody:
         assert [stream["tail_offset"] for stream in listing(api, bucket)["streams"]] == [18, 0, 18]
 
     def test_status_is_open_or_closed(self, api: Api) -> None:
-        """However it was closed; a closure is no write of bytes but a write."""
+        """For each way of closing; a closure updates `last_write_at_ms`."""
         bucket = api.new_bucket()
         for name in ("by-append", "by-close", "open"):
             api.create(path=api.in_bucket(bucket, name))
@@ -154,8 +154,8 @@ class TestBody:
         assert found.pop("open") == "Open"
         assert set(found.values()) == {"Closed"} and len(found) == 3
 
-    def test_reads_and_snapshots_are_no_writes(self, api: Api) -> None:
-        """Neither moves the tail nor `last_write_at_ms`; a snapshot shows beside them."""
+    def test_reads_and_snapshots_are_not_writes(self, api: Api) -> None:
+        """They change neither the tail nor `last_write_at_ms`; a snapshot has its own field."""
         bucket = bucket_with(api, ["s"])
         path = api.in_bucket(bucket, "s")
         tail = api.append(path, b"abc")
@@ -182,7 +182,7 @@ class TestOrder:
         assert by_bytes(IDS) == sorted(IDS), "the order of code points is the same"
 
     def test_only_the_streams_of_this_bucket(self, api: Api) -> None:
-        """Not those of one whose id begins alike, nor those without a bucket."""
+        """Not those of a bucket whose id has the same prefix, nor those without a bucket."""
         bucket = bucket_with(api, ["a", "b"])
         for other in (bucket + "-", bucket + "-0", bucket + "_2"):
             assert api.request("PUT", api.in_bucket(other, "")[:-1]).status == 201
@@ -190,8 +190,8 @@ class TestOrder:
         api.create(path=api.in_bucket("v1/stream", f"{bucket}/d"))
         assert ids(api, bucket) == ["a", "b"]
 
-    def test_what_is_gone_is_not_listed(self, api: Api) -> None:
-        """A stream that was deleted; one that was created again has its place once."""
+    def test_a_deleted_stream_is_not_listed(self, api: Api) -> None:
+        """And one that was created again is listed once."""
         bucket = bucket_with(api, ["a", "b", "c"])
         assert api.request("DELETE", api.in_bucket(bucket, "b")).status == 204
         assert ids(api, bucket) == ["a", "c"]
@@ -202,7 +202,7 @@ class TestOrder:
         assert (found[1]["content_type"], found[1]["tail_offset"]) == ("text/html", 3)
 
     def test_a_stream_that_has_expired_is_not_listed(self, api: Api) -> None:
-        """At once; it takes no place on a page either."""
+        """At once; it does not count towards the page limit either."""
         bucket = bucket_with(api, ["a", "c", "e"])
         for name in ("0", "b", "d", "f"):
             api.create(path=api.in_bucket(bucket, name), headers={"Stream-TTL": "0"})
@@ -216,7 +216,7 @@ class TestOrder:
             False,
         )
 
-    def test_a_stream_leaves_the_listing_when_its_time_is_over(self, api: Api) -> None:
+    def test_a_stream_leaves_the_listing_when_it_expires(self, api: Api) -> None:
         bucket = bucket_with(api, ["stays"])
         api.create(path=api.in_bucket(bucket, "brief"), headers={"Stream-TTL": "1"})
         wait_until("it expires", lambda: ids(api, bucket) == ["stays"])
@@ -235,19 +235,19 @@ class TestPrefix:
         ],
     )  # fmt: skip
     def test_prefix_filters_by_prefix(self, api: Api, everything: str, prefix: str) -> None:
-        """Byte for byte: nothing in it is a pattern, and nothing is a prefix but a prefix."""
+        """Compared byte for byte: the prefix is not a pattern."""
         body = listing(api, everything, f"prefix={text(prefix)}")
         found = [stream["stream_id"] for stream in body["streams"]]
         assert found == by_bytes([name for name in IDS if name.startswith(prefix)])
         assert body["prefix"] == prefix
         assert body["has_more"] is False
 
-    def test_omitted_all_are_eligible(self, api: Api, everything: str) -> None:
+    def test_without_a_prefix_all_streams_are_listed(self, api: Api, everything: str) -> None:
         assert ids(api, everything) == ids(api, everything, "prefix=") == by_bytes(IDS)
         assert ids(api, everything, "prefix") == by_bytes(IDS)
 
     def test_a_plus_is_a_space_in_a_query(self, api: Api) -> None:
-        """As forms encode it; a plus itself is `%2B`."""
+        """As in forms; a plus is `%2B`."""
         bucket = bucket_with(api, ["a b", "a+b", "a%20b"])
         assert ids(api, bucket, "prefix=a+b") == ["a b"]
         assert ids(api, bucket, "prefix=a%20b") == ["a b"]
@@ -260,7 +260,7 @@ class TestPrefix:
     def test_prefix_after_and_limit_together(
         self, api: Api, everything: str, prefix: str, after: str, limit: int
     ) -> None:
-        """Against a plain sorted list, wherever the cursor is to the prefix."""
+        """Compared with a sorted list, for cursors before, within and after the prefix."""
         query = f"prefix={text(prefix)}&after={text(after)}&limit={limit}"
         expected = [
             name
@@ -275,7 +275,7 @@ class TestPrefix:
 
 
 class TestPages:
-    def test_after_is_exclusive_and_need_not_exist(self, api: Api) -> None:
+    def test_after_is_exclusive_and_can_name_a_missing_stream(self, api: Api) -> None:
         bucket = bucket_with(api, ["a", "b", "d"])
         for after, found in (
             ("", ["a", "b", "d"]),
@@ -295,7 +295,7 @@ class TestPages:
             assert ids(api, bucket, f"after={after}") == found, after
 
     @for_each("limit", [1, 2, 7, 42, 43, 44, 1000])
-    def test_paging_gives_each_stream_once_and_in_order(
+    def test_pages_have_each_stream_once_and_in_order(
         self, api: Api, everything: str, limit: int
     ) -> None:
         """`next_cursor` is the last id of a page, and `has_more` is true until the last page."""
@@ -317,12 +317,12 @@ class TestPages:
         assert (after_the_last["streams"], after_the_last["has_more"]) == ([], False)
 
     def test_limit_defaults_to_1000(self, api: Api) -> None:
-        """1001 streams are two pages, and the most that can be asked for is one page of 1000."""
+        """1001 streams are two pages; 1000 is also the maximum."""
         bucket = api.new_bucket()
         names = [f"{n:04d}" for n in range(1000)]
         with api.connect() as connection:
             for at in range(0, 1000, 50):
-                # In one go: each alone would wait for its own fsync.
+                # Pipelined: one by one each would wait for its own fsync.
                 for name in names[at : at + 50]:
                     connection.send_request("PUT", api.in_bucket(bucket, name))
                 for _ in range(50):
@@ -341,7 +341,7 @@ class TestPages:
         assert metadata["streams"] == 1001
 
     def test_pages_of_a_bucket_that_changes(self, api: Api) -> None:
-        """What is there all the time is seen once, whatever comes and goes between the pages."""
+        """Streams that exist throughout are listed once while others are created and deleted."""
         kept = [f"{n:02d}" for n in range(0, 40, 2)]
         bucket = bucket_with(api, kept)
         found: list[str] = []
@@ -375,7 +375,7 @@ class TestRefused:
         assert "limit" in problem["detail"]
 
     @for_each("limit", ["1", "2", "999", "1000", "%31", "0001"])
-    def test_a_limit_inside_of_it_is_not(self, api: Api, limit: str) -> None:
+    def test_a_limit_within_1_to_1000_is_accepted(self, api: Api, limit: str) -> None:
         bucket = bucket_with(api, ["a"])
         assert ids(api, bucket, f"limit={limit}") == ["a"]
 
@@ -389,18 +389,18 @@ class TestRefused:
         ],
         ids=lambda query: query[:30],
     )  # fmt: skip
-    def test_repeated_parameters_and_what_is_not_utf_8_are_400(self, api: Api, query: str) -> None:
+    def test_repeated_parameters_and_invalid_utf_8_are_400(self, api: Api, query: str) -> None:
         bucket = bucket_with(api, ["a"])
         check_problem(api.get(api.in_bucket(bucket, "streams"), query), 400, "query-invalid")
 
     def test_unknown_parameters_are_ignored(self, api: Api) -> None:
-        """§9.1; those of reads mean nothing here."""
+        """§9.1; also those of reads."""
         bucket = bucket_with(api, ["a"])
         for query in ("x=1", "offset=-1&offset=now", "live=sse", "Limit=0", "x&y=&=z&&", "x=%ff"):
             assert ids(api, bucket, query) == ["a"]
 
     def test_a_missing_bucket_is_404(self, api: Api) -> None:
-        """Whatever its listing is asked for; and none comes to be."""
+        """With any parameters, and no bucket is created."""
         missing = "never-created"
         for query in ("", "prefix=a", "after=a&limit=1"):
             response = api.get(api.in_bucket(missing, "streams"), query)
@@ -412,7 +412,7 @@ class TestRefused:
             response = api.get(api.in_bucket(bucket, "streams"))
             check_problem(response, 400, "bucket-invalid")
 
-    def test_a_broken_query_is_400_for_head_too(self, api: Api) -> None:
+    def test_an_invalid_query_is_400_for_head_too(self, api: Api) -> None:
         bucket = bucket_with(api, ["a"])
         response = api.request("HEAD", api.in_bucket(bucket, "streams") + "?limit=0")
         assert (response.status, response.body) == (400, b"")

@@ -1,12 +1,11 @@
-"""§5.7: long-poll answers at once if there is data, waits if not, and never waits for nothing."""
+"""§5.7: a long-poll returns data at once, or waits for it up to a timeout."""
 
 from __future__ import annotations
 
 import threading
 
-import pytest
-
 from tests.support.http import Connection, Response
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 TEXT = "text/plain"
@@ -19,21 +18,21 @@ def poll(api: Api, path: str, offset: str, more: str = "") -> Connection:
     return connection
 
 
-def answer(connection: Connection) -> Response:
+def read(connection: Connection) -> Response:
     response = connection.read_response()
     connection.close()
     return response
 
 
 def wait_for_pollers() -> None:
-    """Let requests that were sent reach the server; being too early only makes a test weaker."""
+    """Give sent requests time to reach the server. Too short a wait only weakens the test."""
     threading.Event().wait(0.05)
 
 
-def test_data_that_is_there_is_returned_at_once(api: Api) -> None:
+def test_existing_data_is_returned_at_once(api: Api) -> None:
     """200 like a catch-up read, with Stream-Cursor."""
     path = api.create(body=b"abc")
-    response = answer(poll(api, path, "-1"))
+    response = read(poll(api, path, "-1"))
     assert (response.status, response.body) == (200, b"abc")
     assert response.headers["stream-next-offset"] == api.tail(path)
     assert response.headers["stream-up-to-date"] == "true"
@@ -42,36 +41,36 @@ def test_data_that_is_there_is_returned_at_once(api: Api) -> None:
 
 
 def test_new_data_wakes_a_waiting_reader(api: Api) -> None:
-    """200 with the new bytes only."""
+    """With the new bytes only."""
     path = api.create(body=b"old")
     waiting = poll(api, path, api.tail(path))
     wait_for_pollers()
     tail = api.append(path, b"new")
-    response = answer(waiting)
+    response = read(waiting)
     assert (response.status, response.body) == (200, b"new")
     assert response.headers["stream-next-offset"] == tail
     assert response.headers["stream-cursor"].isdigit()
     assert response.headers["stream-up-to-date"] == "true"
 
 
-def test_many_waiters_are_all_woken(api: Api) -> None:
-    """One append, twenty answers, all the same."""
+def test_one_append_wakes_all_waiting_readers(api: Api) -> None:
+    """Twenty readers get the same response."""
     path = api.create()
     tail = api.tail(path)
     waiting = [poll(api, path, tail) for _ in range(20)]
     wait_for_pollers()
     api.append(path, b"for all")
-    assert {(response.status, response.body) for response in map(answer, waiting)} == {
+    assert {(response.status, response.body) for response in map(read, waiting)} == {
         (200, b"for all")
     }
 
 
 def test_timeout_is_204_with_offset_up_to_date_and_cursor(short: Api) -> None:
-    """204, Stream-Next-Offset, Stream-Up-To-Date, Stream-Cursor, no Stream-Closed, no-store."""
+    """Without Stream-Closed, and no-store."""
     path = short.create(body=b"abc")
     tail = short.tail(path)
     for offset in (tail, "now"):
-        response = answer(poll(short, path, offset))
+        response = read(poll(short, path, offset))
         assert (response.status, response.body) == (204, b"")
         assert response.headers["stream-next-offset"] == tail
         assert response.headers["stream-up-to-date"] == "true"
@@ -81,12 +80,12 @@ def test_timeout_is_204_with_offset_up_to_date_and_cursor(short: Api) -> None:
         assert "etag" not in response.headers
 
 
-@pytest.mark.parametrize("offset", ["tail", "now"])
+@for_each("offset", ["tail", "now"])
 def test_tail_of_a_closed_stream_is_204_at_once(api: Api, offset: str) -> None:
-    """Must not wait: on this server the timeout is longer than the test's patience."""
+    """On this server the long-poll timeout is longer than the timeout of the connection."""
     path = api.create(body=b"abc", headers={"Stream-Closed": "true"})
     tail = api.tail(path)
-    response = answer(poll(api, path, tail if offset == "tail" else "now"))
+    response = read(poll(api, path, tail if offset == "tail" else "now"))
     assert (response.status, response.body) == (204, b"")
     assert response.headers["stream-closed"] == "true"
     assert response.headers["stream-up-to-date"] == "true"
@@ -94,73 +93,71 @@ def test_tail_of_a_closed_stream_is_204_at_once(api: Api, offset: str) -> None:
 
 
 def test_closing_wakes_a_waiting_reader(api: Api) -> None:
-    """204 with Stream-Closed: EOF."""
+    """With 204 and Stream-Closed."""
     path = api.create()
     waiting = poll(api, path, "now")
     wait_for_pollers()
     api.close_stream(path)
-    response = answer(waiting)
+    response = read(waiting)
     assert (response.status, response.headers["stream-closed"]) == (204, "true")
 
 
 def test_append_and_close_delivers_the_bytes_first(api: Api) -> None:
-    """A waiting reader gets the last bytes, and the closure with them or after them."""
+    """A waiting reader gets the last bytes, with the closure or before it."""
     path = api.create()
     tail = api.tail(path)
     waiting = poll(api, path, tail)
     wait_for_pollers()
     api.append(path, b"last words", {"Stream-Closed": "true"})
-    response = answer(waiting)
+    response = read(waiting)
     assert (response.status, response.body) == (200, b"last words")
     assert response.headers["stream-closed"] == "true"
-    after = answer(poll(api, path, response.headers["stream-next-offset"]))
+    after = read(poll(api, path, response.headers["stream-next-offset"]))
     assert (after.status, after.headers["stream-closed"]) == (204, "true")
 
 
 def test_delete_wakes_a_waiting_reader_with_404(api: Api) -> None:
-    """At once."""
     path = api.create()
     waiting = poll(api, path, "now")
     wait_for_pollers()
     assert api.request("DELETE", path).status == 204
-    check_problem(answer(waiting), 404, "stream-not-found")
+    check_problem(read(waiting), 404, "stream-not-found")
 
 
 def test_expiry_ends_a_waiting_reader_with_404(api: Api) -> None:
-    """A stream whose life ends while someone waits is gone for the waiter too."""
+    """The stream expires while the reader waits."""
     path = api.create(headers={"Stream-TTL": "1"})
-    check_problem(answer(poll(api, path, "now")), 404, "stream-not-found")
+    check_problem(read(poll(api, path, "now")), 404, "stream-not-found")
 
 
-def test_json_waiters_get_an_array(api: Api) -> None:
-    """The new messages only, as one array."""
+def test_a_waiting_reader_of_json_gets_an_array(api: Api) -> None:
+    """With the new messages only."""
     path = api.create("application/json", b"[1]")
     waiting = poll(api, path, "now")
     wait_for_pollers()
     api.append(path, b"[2, 3]", content_type="application/json")
-    response = answer(waiting)
-    # Too early a poll would see nothing yet: then it still waits, and gets the same.
+    response = read(waiting)
+    # A poll that arrives after the append gets the same response.
     assert (response.status, response.body) == (200, b"[2,3]")
 
 
 def test_a_long_poll_body_ends_at_the_chunk_limit(short: Api) -> None:
-    """Partial data is not up to date."""
+    """Without Stream-Up-To-Date if more data exists."""
     path = short.create()
     for _ in range(3):
         short.append(path, b"m" * 60)
-    response = answer(poll(short, path, "-1"))
+    response = read(poll(short, path, "-1"))
     assert (response.status, response.body) == (200, b"m" * 60)
     assert "stream-up-to-date" not in response.headers
 
 
-def test_offset_is_required(api: Api) -> None:
-    """Without an offset a live read is 400."""
+def test_a_live_read_without_an_offset_is_400(api: Api) -> None:
     path = api.create()
     check_problem(api.get(path, "live=long-poll"), 400, "query-invalid")
 
 
-def test_a_chain_of_long_polls_loses_and_repeats_nothing(api: Api) -> None:
-    """A reader that follows Stream-Next-Offset sees every byte once while a writer goes on."""
+def test_a_chain_of_long_polls_returns_every_byte_once(api: Api) -> None:
+    """The reader continues from Stream-Next-Offset while a writer appends."""
     path = api.create()
     expected = b"".join(b"<%d>" % n for n in range(200))
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api
 
 JSON = "application/json"
 
 
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize(
+@for_each("closed", [False, True])
+@for_each(
     ("content_type", "body", "empty"),
     [
         ("text/plain", b"abc", b""),
@@ -22,7 +21,7 @@ JSON = "application/json"
     ],
 )
 def test_catch_up(api: Api, content_type: str, body: bytes, empty: bytes, closed: bool) -> None:
-    """200, an empty body of the stream's kind, the tail, up to date, not cached, no ETag."""
+    """An empty body of the stream's type, the tail, up to date, no-store, no ETag."""
     path = api.create(content_type, body, {"Stream-Closed": "true"} if closed else {})
     for query in ("offset=now", "offset=now&live=false"):
         response = api.get(path, query, {"If-None-Match": "*"})
@@ -36,7 +35,7 @@ def test_catch_up(api: Api, content_type: str, body: bytes, empty: bytes, closed
 
 
 def test_long_poll_waits_for_new_data(api: Api) -> None:
-    """No initial empty answer: the first thing that comes is the new data, with the new tail."""
+    """The first response has the new data and the new tail."""
     path = api.create(body=b"old")
     with api.connect(30.0) as connection:
         connection.send_request("GET", f"{path}?offset=now&live=long-poll")
@@ -45,12 +44,12 @@ def test_long_poll_waits_for_new_data(api: Api) -> None:
         response = connection.read_response()
     assert (response.status, response.body) == (200, b"new")
     assert response.headers["stream-next-offset"] == tail
-    # Which data a later reader of the same URL should get is not this data.
+    # A later request for the same URL must get other data.
     assert response.headers["cache-control"] == "no-store"
 
 
 def test_long_poll_times_out_with_204(short: Api) -> None:
-    """204, up to date, the tail."""
+    """With the tail, and up to date."""
     path = short.create(body=b"old")
     response = short.get(path, "offset=now&live=long-poll")
     assert response.status == 204
@@ -59,7 +58,7 @@ def test_long_poll_times_out_with_204(short: Api) -> None:
 
 
 def test_long_poll_on_a_closed_stream_is_204_at_once(api: Api) -> None:
-    """No waiting."""
+    """It does not wait."""
     path = api.create(body=b"old", headers={"Stream-Closed": "true"})
     response = api.get(path, "offset=now&live=long-poll")
     assert (response.status, response.headers["stream-closed"]) == (204, "true")
@@ -68,7 +67,7 @@ def test_long_poll_on_a_closed_stream_is_204_at_once(api: Api) -> None:
 
 
 def test_sse_starts_at_the_tail(api: Api) -> None:
-    """The first control event has the tail and upToDate; nothing of the past is sent."""
+    """The first control event has the tail and upToDate; no earlier data is sent."""
     path = api.create(body=b"old")
     with api.sse(path, "offset=now") as events:
         first = events.next()
@@ -81,7 +80,7 @@ def test_sse_starts_at_the_tail(api: Api) -> None:
 
 
 def test_sse_on_a_closed_stream(api: Api) -> None:
-    """Headers tell of the closure as well as the first and only control event; then the end."""
+    """The headers and the only control event have the closure; then the response ends."""
     path = api.create(body=b"old", headers={"Stream-Closed": "true"})
     tail = api.tail(path)
     with api.sse(path, "offset=now") as events:
@@ -95,9 +94,9 @@ def test_sse_on_a_closed_stream(api: Api) -> None:
     assert control.json["streamNextOffset"] == tail
 
 
-@pytest.mark.parametrize("query", ["offset=now", "offset=now&live=long-poll"])
+@for_each("query", ["offset=now", "offset=now&live=long-poll"])
 def test_now_on_an_empty_closed_stream(api: Api, query: str) -> None:
-    """Completed with no output: the closure signal comes at once."""
+    """The response has the closure at once."""
     path = api.create(headers={"Stream-Closed": "true"})
     response = api.get(path, query)
     assert response.headers["stream-closed"] == "true"

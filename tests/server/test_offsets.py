@@ -1,4 +1,4 @@
-"""`POST /-/offsets`: places in many streams."""
+"""`POST /-/offsets`: offsets in many streams by message, byte or time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.support.http import Response
+from tests.support.looping import for_each
 from tests.support.publishing import KINDS_ONCE, offset, publish
 from tests.support.streams import Api, check_common, check_problem
 from tests.support.together import wait_until
@@ -19,30 +20,30 @@ pytestmark = pytest.mark.parametrize("kind", KINDS_ONCE, indirect=True, scope="s
 JSON = "application/json"
 
 
-def ask(api: Api, body: bytes) -> Response:
+def post(api: Api, body: bytes) -> Response:
     where = f"{api.server.base_path}/-/offsets"
     return api.request("POST", where, {"Content-Type": JSON}, body)
 
 
-def places(api: Api, *asked: dict[str, Any]) -> list[dict[str, Any]]:
-    """Offsets and errors alone."""
-    found = whole_places(api, *asked)
+def find_offsets(api: Api, *requested: dict[str, Any]) -> list[dict[str, Any]]:
+    """The offset or error of each entry."""
+    found = find_entries(api, *requested)
     return [{key: item[key] for key in ("offset", "error") if key in item} for item in found]
 
 
-def whole_places(api: Api, *asked: dict[str, Any]) -> list[dict[str, Any]]:
-    response = ask(api, json.dumps({"places": asked}).encode())
+def find_entries(api: Api, *requested: dict[str, Any]) -> list[dict[str, Any]]:
+    response = post(api, json.dumps({"places": requested}).encode())
     assert response.status == 200, (response.status, response.body)
     assert response.headers["content-type"] == JSON
     assert response.headers["cache-control"] == "no-store"
     check_common(response)
     found: list[dict[str, Any]] = json.loads(response.body)["places"]
-    assert len(found) == len(asked)
+    assert len(found) == len(requested)
     return found
 
 
-def test_by_message_byte_and_time(api: Api) -> None:
-    """In a bucket and on the base surface; all three of one stream, and each kept within it."""
+def test_offsets_by_message_byte_and_time(api: Api) -> None:
+    """In a bucket and on the base surface; values outside of the stream give its ends."""
     bucket = api.new_bucket()
     name = "é ?/x".replace("/", "-")
     path = api.create(JSON, path=api.in_bucket(bucket, quote(name)))
@@ -50,7 +51,7 @@ def test_by_message_byte_and_time(api: Api) -> None:
     listed = json.loads(api.get(api.in_bucket(bucket, "streams")).body)["streams"][0]
     here = {"bucket": bucket, "stream": name}
     written = listed["last_write_at_ms"]
-    assert places(
+    assert find_offsets(
         api,
         {**here, "message": 0},
         {**here, "message": 2},
@@ -67,23 +68,23 @@ def test_by_message_byte_and_time(api: Api) -> None:
         for at in ((0, 0), (2, 5), (3, 9), (0, 0), (1, 2), (2, 5), (3, 9), (0, 0), (0, 0), (3, 9))
     ]
     api.create(path=f"{api.server.base_path}/v1/stream/offsets/{bucket}", body=b"abc")
-    assert places(api, {"path": f"offsets/{bucket}", "byte": 2}) == [{"offset": offset(0, 0)}]
+    assert find_offsets(api, {"path": f"offsets/{bucket}", "byte": 2}) == [{"offset": offset(0, 0)}]
 
 
-def test_what_is_gone_is_kept_out(api: Api) -> None:
+def test_offsets_are_not_before_the_earliest_retained_one(api: Api) -> None:
     bucket = api.new_bucket()
     path = api.create(path=api.in_bucket(bucket, "s"))
     tails = [api.append(path, b"abc") for _ in range(4)]
     publish(api, path, tails[1], b"snapshot")
     here = {"bucket": bucket, "stream": "s"}
-    found = places(api, *({**here, how: 0} for how in ("message", "byte", "time")))
+    found = find_offsets(api, *({**here, how: 0} for how in ("message", "byte", "time")))
     assert found == [{"offset": tails[1]}] * 3
 
 
-def test_each_place_fails_on_its_own(api: Api) -> None:
+def test_each_entry_has_its_own_error(api: Api) -> None:
     bucket = api.new_bucket()
     api.create(path=api.in_bucket(bucket, "s"))
-    found = places(
+    found = find_offsets(
         api,
         {"bucket": bucket, "stream": "missing", "byte": 0},
         {"bucket": "never-created", "stream": "s", "byte": 0},
@@ -110,26 +111,25 @@ def test_each_place_fails_on_its_own(api: Api) -> None:
     assert found[-1] == {"offset": offset(0, 0)}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         b"", b"{", b"[]", b"{}", b'{"places":1}', b'{"places":[1]}', b'{"places":[{"byte":"1"}]}',
         b'{"places":[{"bucket":1}]}', b"\xff", b'{"places":[{"path":"\xff"}]}',
         b'{"places":[{"path":"\\ud800","byte":1}]}', b"[" * 100_000,
     ],
-    ids=lambda body: body[:30],
 )  # fmt: skip
-def test_a_body_of_another_form_is_400(api: Api, body: bytes) -> None:
-    check_problem(ask(api, body), 400, "request-invalid")
+def test_an_invalid_body_is_400(api: Api, body: bytes) -> None:
+    check_problem(post(api, body), 400, "request-invalid")
 
 
-def test_as_many_as_a_request_may_have(api: Api) -> None:
+def test_the_maximum_number_of_entries(api: Api) -> None:
     bucket = api.new_bucket()
     api.create(path=api.in_bucket(bucket, "s"), body=b"abc")
-    place = {"bucket": bucket, "stream": "s", "time": 0}
-    assert places(api, *[place] * 10_000) == [{"offset": offset(0, 0)}] * 10_000
-    assert places(api) == []
-    too_many = ask(api, json.dumps({"places": [place] * 10_001}).encode())
+    entry = {"bucket": bucket, "stream": "s", "time": 0}
+    assert find_offsets(api, *[entry] * 10_000) == [{"offset": offset(0, 0)}] * 10_000
+    assert find_offsets(api) == []
+    too_many = post(api, json.dumps({"places": [entry] * 10_001}).encode())
     assert "10000" in check_problem(too_many, 400, "request-invalid")["detail"]
 
 
@@ -143,16 +143,16 @@ def test_only_post_is_allowed(api: Api) -> None:
         assert api.request("OPTIONS", where).status == 204
 
 
-def test_which_stream_it_was(api: Api) -> None:
-    """A stream of the same name that is created again has another time, and its own closure."""
+def test_an_entry_identifies_the_stream(api: Api) -> None:
+    """A stream that is created again has another creation time and its own closure."""
     bucket = api.new_bucket()
-    asked = {"bucket": bucket, "stream": "s", "byte": 0}
+    requested = {"bucket": bucket, "stream": "s", "byte": 0}
     path = api.create(path=api.in_bucket(bucket, "s"))
-    [first] = whole_places(api, asked)
+    [first] = find_entries(api, requested)
     assert not first["closed"]
     assert api.request("DELETE", path).status == 204
     wait_until(lambda: time.time_ns() // 1_000_000 > first["created_at_ms"])
     api.create(path=path, headers={"Stream-Closed": "true"})
-    [second] = whole_places(api, asked)
+    [second] = find_entries(api, requested)
     assert second["closed"]
     assert second["created_at_ms"] > first["created_at_ms"]

@@ -1,4 +1,4 @@
-"""A server that may have 10,000 connections may open as many files, whatever its shell allows."""
+"""The server raises its limit of open files to match its limit of connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.server import ServerProcess
 
 
 class FrugalServerProcess(ServerProcess):
-    """Started by a shell with small limits."""
+    """A server started by a shell with low limits."""
 
     def __init__(self, data_dir: Path, limits: str, *args: str) -> None:
         super().__init__(data_dir, *args)
@@ -30,7 +30,7 @@ def test_the_soft_limit_is_raised(tmp_path: Path) -> None:
         assert not [event for event in server.events() if event["level"] == "warning"]
 
 
-def test_where_it_cannot_be_the_log_says_so(tmp_path: Path) -> None:
+def test_a_hard_limit_that_is_too_low_is_logged(tmp_path: Path) -> None:
     options = ("--engine", "memory", "--connections-max", "5000")
     with FrugalServerProcess(tmp_path, "ulimit -n 900", *options) as server:
         assert soft_limit(server) == 900

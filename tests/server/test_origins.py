@@ -1,4 +1,4 @@
-"""Without access control, pages of other origins are not told what there is."""
+"""Without access control, pages of other origins cannot list streams or read metrics."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ TELLING = [
     ids=str,
 )
 @for_each(("method", "path"), TELLING)
-def test_a_page_of_another_origin_is_refused(
+def test_a_page_of_another_origin_is_rejected(
     api: Api, method: str, path: str, headers: dict[str, str]
 ) -> None:
-    answer = api.request(method, api.server.base_path + path, headers)
-    assert (answer.status, json.loads(answer.body)["code"]) == (403, "cross-origin-refused")
+    response = api.request(method, api.server.base_path + path, headers)
+    assert (response.status, json.loads(response.body)["code"]) == (403, "cross-origin-refused")
 
 
 @for_each(("method", "path"), TELLING)
-def test_the_page_itself_and_programs_are_answered(api: Api, method: str, path: str) -> None:
+def test_the_servers_own_page_and_programs_are_served(api: Api, method: str, path: str) -> None:
     own = {"Origin": f"http://127.0.0.1:{api.server.port}", "Sec-Fetch-Site": "same-origin"}
     for headers in ({}, own):
-        answer = api.request(method, api.server.base_path + path, headers)
-        assert answer.status in (200, 404, 409, 501)
+        response = api.request(method, api.server.base_path + path, headers)
+        assert response.status in (200, 404, 409, 501)
 
 
-def test_the_protocol_is_for_pages_of_any_origin(api: Api) -> None:
+def test_streams_can_be_used_by_pages_of_any_origin(api: Api) -> None:
     path = api.create("text/plain", b"x")
-    answer = api.request("GET", path, {"Origin": "https://app.example"})
-    assert (answer.status, answer.body) == (200, b"x")
+    response = api.request("GET", path, {"Origin": "https://app.example"})
+    assert (response.status, response.body) == (200, b"x")

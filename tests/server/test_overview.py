@@ -1,4 +1,4 @@
-"""`/-/buckets`, `/-/paths` and `/-/about`: what there is, to whom it may be shown."""
+"""`/-/buckets`, `/-/paths` and `/-/about`: listings, limited to what the caller may read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from tailrace.server.guard.access.token_editor import add_token
+from tests.support.looping import for_each
 from tests.support.publishing import KINDS_ONCE
 from tests.support.server import ServerProcess
 from tests.support.streams import Api, check_common, check_problem, wait_until
@@ -21,11 +22,11 @@ _stems = itertools.count()
 
 
 def stem() -> str:
-    """The beginning of names that no other test uses."""
+    """A prefix of names that no other test uses."""
     return f"ovw{next(_stems)}-"
 
 
-def ask(api: Api, what: str, token: str | None = None, **query: str) -> dict[str, Any]:
+def fetch(api: Api, what: str, token: str | None = None, **query: str) -> dict[str, Any]:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     target = f"{api.server.base_path}/-/{what}?{urlencode(query)}"
     response = api.request("GET", target, headers)
@@ -53,12 +54,12 @@ def names(body: dict[str, Any]) -> list[str]:
 
 @every_kind
 class TestBuckets:
-    def test_what_is_told_of_a_bucket(self, api: Api) -> None:
+    def test_the_fields_of_a_bucket(self, api: Api) -> None:
         bucket = make_bucket(api, stem())
         api.create("text/plain", b"12345", path=api.in_bucket(bucket, "one"))
         api.create("text/plain", b"678", path=api.in_bucket(bucket, "two"))
         described = json.loads(api.get(f"{api.server.base_path}/{bucket}").body)
-        (item,) = ask(api, "buckets", prefix=bucket)["buckets"]
+        (item,) = fetch(api, "buckets", prefix=bucket)["buckets"]
         assert item == {
             "bucket_id": bucket,
             "streams": 2,
@@ -66,28 +67,28 @@ class TestBuckets:
             "created_at_ms": described["created_at_ms"],
         }
 
-    def test_in_order_by_prefix_and_in_pages(self, api: Api) -> None:
+    def test_order_prefix_and_pages(self, api: Api) -> None:
         start = stem()
         made = [make_bucket(api, f"{start}{name}") for name in ("c", "a", "b-", "b", "b_")]
-        assert names(ask(api, "buckets", prefix=start)) == sorted(made)
-        assert names(ask(api, "buckets", prefix=start + "b")) == sorted(made)[1:4]
-        first = ask(api, "buckets", prefix=start, limit="3")
+        assert names(fetch(api, "buckets", prefix=start)) == sorted(made)
+        assert names(fetch(api, "buckets", prefix=start + "b")) == sorted(made)[1:4]
+        first = fetch(api, "buckets", prefix=start, limit="3")
         assert (names(first), first["has_more"]) == (sorted(made)[:3], True)
         assert first["next_cursor"] == sorted(made)[2]
-        rest = ask(api, "buckets", prefix=start, after=first["next_cursor"], limit="2")
+        rest = fetch(api, "buckets", prefix=start, after=first["next_cursor"], limit="2")
         assert (names(rest), rest["has_more"]) == (sorted(made)[3:], False)
-        none = ask(api, "buckets", prefix=start + "zz")
+        none = fetch(api, "buckets", prefix=start + "zz")
         assert (none["buckets"], none["next_cursor"], none["has_more"]) == ([], None, False)
 
-    def test_a_deleted_bucket_is_gone_and_an_expired_stream_does_not_count(self, api: Api) -> None:
+    def test_deleted_buckets_are_not_listed_and_expired_streams_not_counted(self, api: Api) -> None:
         start = stem()
         gone, kept = make_bucket(api, f"{start}gone"), make_bucket(api, f"{start}kept")
         api.create(path=api.in_bucket(kept, "brief"), headers={"Stream-TTL": "1"})
         assert api.request("DELETE", f"{api.server.base_path}/{gone}").status == 204
-        assert names(ask(api, "buckets", prefix=start)) == [kept]
+        assert names(fetch(api, "buckets", prefix=start)) == [kept]
         wait_until(
             "the stream's time is over",
-            lambda: ask(api, "buckets", prefix=start)["buckets"][0]["streams"] == 0,
+            lambda: fetch(api, "buckets", prefix=start)["buckets"][0]["streams"] == 0,
         )
 
     def test_head_is_the_same_without_a_body(self, api: Api) -> None:
@@ -96,13 +97,13 @@ class TestBuckets:
             assert (response.status, response.body) == (200, b"")
             assert response.headers["cache-control"] == "no-store"
 
-    @pytest.mark.parametrize("limit", ["0", "1001", "x", "-1", ""])
-    def test_a_limit_that_is_none(self, api: Api, limit: str) -> None:
+    @for_each("limit", ["0", "1001", "x", "-1", ""])
+    def test_an_invalid_limit_is_400(self, api: Api, limit: str) -> None:
         for what in ("buckets", "paths"):
             response = api.request("GET", f"{api.server.base_path}/-/{what}?limit={limit}")
             check_problem(response, 400, "query-invalid")
 
-    def test_other_methods_are_refused(self, api: Api) -> None:
+    def test_other_methods_are_405(self, api: Api) -> None:
         for what in ("buckets", "paths", "about"):
             response = api.request("POST", f"{api.server.base_path}/-/{what}", {}, b"")
             check_problem(response, 405, "method-not-allowed")
@@ -110,24 +111,24 @@ class TestBuckets:
 
 @every_kind
 class TestPaths:
-    def test_the_items_are_those_of_the_listing_of_a_bucket(self, api: Api) -> None:
-        """X§1.4's form: a client of one is a client of both."""
+    def test_items_have_the_same_fields_as_in_the_listing_of_a_bucket(self, api: Api) -> None:
+        """As in X§1.4, so a client can parse both."""
         path, bucket = stem() + "a/b c", api.new_bucket()
         api.create("text/plain", b"hello", path=f"{api.server.base_path}/v1/stream/{quote(path)}")
         api.create("text/plain", b"hello", path=api.in_bucket(bucket, "s"))
-        (item,) = ask(api, "paths", prefix=path)["streams"]
+        (item,) = fetch(api, "paths", prefix=path)["streams"]
         listing = json.loads(api.get(api.in_bucket(bucket, "streams")).body)
         assert set(item) == set(listing["streams"][0])
         assert (item["stream_id"], item["tail_offset"], item["status"]) == (path, 5, "Open")
 
-    def test_in_order_by_prefix_and_in_pages(self, api: Api) -> None:
+    def test_order_prefix_and_pages(self, api: Api) -> None:
         start = stem()
         ids = [f"{start}{name}" for name in ("b", "a/b", "a", "a/b/c", "aé", "ab")]
         for name in ids:
             api.create(path=f"{api.server.base_path}/v1/stream/{quote(name)}")
         found, after = [], ""
         while True:
-            page = ask(api, "paths", prefix=start, after=after, limit="2")
+            page = fetch(api, "paths", prefix=start, after=after, limit="2")
             assert page["stream_count"] == len(page["streams"]) <= 2
             found += [item["stream_id"] for item in page["streams"]]
             if not page["has_more"]:
@@ -136,32 +137,32 @@ class TestPaths:
         assert found == sorted(ids, key=str.encode)
         api.request("DELETE", f"{api.server.base_path}/v1/stream/{quote(ids[0])}")
         assert ids[0] not in [
-            item["stream_id"] for item in ask(api, "paths", prefix=start)["streams"]
+            item["stream_id"] for item in fetch(api, "paths", prefix=start)["streams"]
         ]
 
-    def test_streams_of_buckets_are_elsewhere(self, api: Api) -> None:
+    def test_streams_in_buckets_are_not_listed(self, api: Api) -> None:
         start = stem()
         make_bucket(api, start + "b")
         api.create(path=api.in_bucket(start + "b", start))
-        assert ask(api, "paths", prefix=start)["streams"] == []
+        assert fetch(api, "paths", prefix=start)["streams"] == []
 
 
 @every_kind
 class TestAbout:
-    def test_everything_about_one_stream(self, api: Api) -> None:
+    def test_all_fields_of_a_stream(self, api: Api) -> None:
         bucket = api.new_bucket()
         path = api.in_bucket(bucket, "a%20b")
         api.create("application/json", b"[1,2,3]", {"Stream-TTL": "3600"}, path)
-        place = {"places": [{"bucket": bucket, "stream": "a b", "message": 2}]}
+        entry = {"places": [{"bucket": bucket, "stream": "a b", "message": 2}]}
         target = f"{api.server.base_path}/-/offsets"
-        answer = api.request("POST", target, {}, json.dumps(place).encode())
-        offset = json.loads(answer.body)["places"][0]["offset"]
+        response = api.request("POST", target, {}, json.dumps(entry).encode())
+        offset = json.loads(response.body)["places"][0]["offset"]
         published = api.request(
             "PUT", f"{path}/snapshot/{offset}", {"Content-Type": "text/plain"}, b"sum: 3"
         )
         assert published.status == 204
         api.close_stream(path)
-        about = ask(api, "about", bucket=bucket, stream="a b")
+        about = fetch(api, "about", bucket=bucket, stream="a b")
         (listed,) = json.loads(api.get(api.in_bucket(bucket, "streams")).body)["streams"]
         assert {name: about[name] for name in listed} == listed
         assert about["bucket_id"] == bucket
@@ -173,54 +174,54 @@ class TestAbout:
         assert snapshot == {"offset": offset, "content_type": "text/plain", "bytes": 6}
         assert (about["producers"], about["producer_count"]) == ([], 0)
 
-    def test_a_stream_of_the_base_surface_without_an_end(self, api: Api) -> None:
+    def test_a_stream_of_the_base_surface_without_expiry(self, api: Api) -> None:
         path = stem() + "x/y"
         api.create("text/plain", path=f"{api.server.base_path}/v1/stream/{path}")
-        about = ask(api, "about", path=path)
+        about = fetch(api, "about", path=path)
         assert (about["bucket_id"], about["stream_id"]) == (None, path)
         assert (about["ttl_s"], about["expires_at_ms"], about["remaining_ms"]) == (None,) * 3
         assert (about["snapshot"], about["closed"]) == (None, False)
 
-    def test_an_end_that_was_given_as_a_moment(self, api: Api) -> None:
+    def test_a_stream_with_an_absolute_expiry(self, api: Api) -> None:
         path = stem()
         headers = {"Stream-Expires-At": "2999-01-01T00:00:00Z"}
         api.create("text/plain", None, headers, f"{api.server.base_path}/v1/stream/{path}")
-        about = ask(api, "about", path=path)
+        about = fetch(api, "about", path=path)
         assert (about["ttl_s"], about["expires_at_ms"]) == (None, 32_472_144_000_000)
 
-    def test_producers_in_order_and_in_pages(self, api: Api) -> None:
+    def test_order_and_pages_of_producers(self, api: Api) -> None:
         path = stem()
         target = api.create("text/plain", path=f"{api.server.base_path}/v1/stream/{path}")
         for at, name in enumerate(["p-b", "p-c", "p-a"]):
             for seq in range(at + 1):
                 claim = {"Producer-Id": name, "Producer-Epoch": "7", "Producer-Seq": str(seq)}
                 assert api.post(target, b"x", claim).status == 200
-        about = ask(api, "about", path=path, limit="2")
+        about = fetch(api, "about", path=path, limit="2")
         assert about["producer_count"] == 3
         assert about["producers"] == [
             {"id": "p-a", "epoch": 7, "last_seq": 2},
             {"id": "p-b", "epoch": 7, "last_seq": 0},
         ]
         assert about["next_producer"] == "p-b"
-        rest = ask(api, "about", path=path, after="p-b")
+        rest = fetch(api, "about", path=path, after="p-b")
         assert (rest["producers"], rest["next_producer"]) == (
             [{"id": "p-c", "epoch": 7, "last_seq": 1}],
             None,
         )
 
-    def test_what_does_not_exist(self, api: Api) -> None:
+    def test_a_missing_bucket_or_stream_is_404(self, api: Api) -> None:
         refused(api, "about", 404, "stream-not-found", path=stem())
         refused(api, "about", 404, "bucket-not-found", bucket=stem() + "none", stream="s")
         refused(api, "about", 404, "stream-not-found", bucket=api.new_bucket(), stream="s")
 
-    @pytest.mark.parametrize(
+    @for_each(
         "query",
         [{}, {"bucket": "abcd"}, {"stream": "s"}, {"path": "a", "bucket": "abcd", "stream": "s"}],
     )
-    def test_named_in_neither_way_or_in_both(self, api: Api, query: dict[str, str]) -> None:
+    def test_a_query_must_name_one_stream_in_one_way(self, api: Api, query: dict[str, str]) -> None:
         refused(api, "about", 400, "query-invalid", **query)
 
-    def test_names_that_nothing_can_have(self, api: Api) -> None:
+    def test_invalid_names_are_400(self, api: Api) -> None:
         refused(api, "about", 400, "path-invalid", path="a//b")
         refused(api, "about", 400, "bucket-invalid", bucket="A", stream="s")
 
@@ -252,10 +253,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, dic
 
 
 class TestAccess:
-    """A principal sees only what it may read."""
+    """A principal sees only the buckets and streams that it may read."""
 
-    @pytest.mark.parametrize(
-        ("who", "buckets", "paths"),
+    @for_each(
+        ("principal", "buckets", "paths"),
         [
             ("all", ["alpha", "beta-log"], ["other", "team/a", "teams/a"]),
             ("one", ["alpha"], []),
@@ -265,30 +266,32 @@ class TestAccess:
             ("ways", ["beta-log"], []),
         ],
     )
-    def test_each_sees_their_own(
-        self, guarded: tuple[Api, dict[str, str]], who: str, buckets: list[str], paths: list[str]
+    def test_each_principal_sees_only_what_it_may_read(
+        self,
+        guarded: tuple[Api, dict[str, str]],
+        principal: str,
+        buckets: list[str],
+        paths: list[str],
     ) -> None:
         api, tokens = guarded
-        assert names(ask(api, "buckets", tokens[who])) == buckets
-        found = ask(api, "paths", tokens[who])["streams"]
+        assert names(fetch(api, "buckets", tokens[principal])) == buckets
+        found = fetch(api, "paths", tokens[principal])["streams"]
         assert [item["stream_id"] for item in found] == paths
 
-    def test_in_pages_and_by_prefix_whatever_grants_are_like(
-        self, guarded: tuple[Api, dict[str, str]]
-    ) -> None:
+    def test_pages_and_prefixes_with_any_grants(self, guarded: tuple[Api, dict[str, str]]) -> None:
         api, tokens = guarded
-        assert names(ask(api, "buckets", tokens["begin"], prefix="alph")) == ["alpha"]
-        assert names(ask(api, "buckets", tokens["begin"], prefix="a")) == ["alpha"]
+        assert names(fetch(api, "buckets", tokens["begin"], prefix="alph")) == ["alpha"]
+        assert names(fetch(api, "buckets", tokens["begin"], prefix="a")) == ["alpha"]
         for prefix in ("alphb", "b", "alpha\0", "alpha\0x"):
-            for who in ("begin", "part"):
-                assert names(ask(api, "buckets", tokens[who], prefix=prefix)) == []
-        for who in ("one", "part", "begin"):
-            page = ask(api, "buckets", tokens[who], limit="1")
+            for principal in ("begin", "part"):
+                assert names(fetch(api, "buckets", tokens[principal], prefix=prefix)) == []
+        for principal in ("one", "part", "begin"):
+            page = fetch(api, "buckets", tokens[principal], limit="1")
             assert (names(page), page["has_more"]) == (["alpha"], False)
-            assert names(ask(api, "buckets", tokens[who], after="alpha")) == []
+            assert names(fetch(api, "buckets", tokens[principal], after="alpha")) == []
 
-    @pytest.mark.parametrize(
-        ("who", "query", "status"),
+    @for_each(
+        ("principal", "query", "status"),
         [
             ("all", "bucket=alpha&stream=x-1", 200),
             ("one", "bucket=alpha&stream=x-1", 200),
@@ -303,14 +306,14 @@ class TestAccess:
         ],
     )
     def test_about(
-        self, guarded: tuple[Api, dict[str, str]], who: str, query: str, status: int
+        self, guarded: tuple[Api, dict[str, str]], principal: str, query: str, status: int
     ) -> None:
-        """What may not be read is 403, whether it is there or not."""
+        """Without the right to read it is 403, whether or not the stream exists."""
         api, tokens = guarded
-        headers = {"Authorization": f"Bearer {tokens[who]}"}
+        headers = {"Authorization": f"Bearer {tokens[principal]}"}
         assert api.request("GET", f"/-/about?{query}", headers).status == status
 
-    def test_without_a_token(self, guarded: tuple[Api, dict[str, str]]) -> None:
+    def test_without_a_token_it_is_401(self, guarded: tuple[Api, dict[str, str]]) -> None:
         api, _ = guarded
         for what in ("buckets", "paths", "about?path=other"):
             check_problem(api.request("GET", f"/-/{what}"), 401)

@@ -1,4 +1,4 @@
-"""§5.2.1: idempotent producers: the whole table, and what survives a restart of the server."""
+"""§5.2.1: idempotent producers: every row of the table, and durability of the state."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from tests.server.conftest import KINDS
 from tests.support.http import Response
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 MAX = 2**53 - 1
@@ -25,7 +26,7 @@ def check_accepted(response: Response, epoch: int, seq: int) -> None:
 
 
 def check_duplicate(response: Response, epoch: int, highest: int) -> None:
-    """204: the data was there already; the highest accepted number tells how far it got."""
+    """204: the data is stored already; the highest accepted sequence number is returned."""
     assert response.status == 204, response.body
     check_echo(response, epoch, highest)
 
@@ -56,7 +57,7 @@ def test_first_batch_and_the_next_ones_are_200(api: Api) -> None:
 
 
 def test_duplicates_are_204_and_change_nothing(api: Api) -> None:
-    """seq <= lastSeq: each earlier batch, in any order, with any body."""
+    """seq <= lastSeq: for each earlier batch, in any order, with any body."""
     path = api.create()
     for seq in range(3):
         api.append(path, b"%d" % seq, claim(0, seq))
@@ -77,7 +78,7 @@ def test_a_gap_is_409_with_expected_and_received(api: Api) -> None:
     check_accepted(api.post(path, b"1", claim(0, 1)), 0, 1)
 
 
-@pytest.mark.parametrize("epoch", [0, 1, 7, MAX])
+@for_each("epoch", [0, 1, 7, MAX])
 def test_an_unknown_producer_starts_at_any_epoch_with_seq_0(api: Api, epoch: int) -> None:
     """Otherwise 409 with Producer-Expected-Seq: 0."""
     path = api.create()
@@ -86,7 +87,7 @@ def test_an_unknown_producer_starts_at_any_epoch_with_seq_0(api: Api, epoch: int
 
 
 def test_a_new_epoch_starts_at_seq_0(api: Api) -> None:
-    """A higher epoch with another seq is 400, with 0 it takes over."""
+    """With another seq it is 400."""
     path = api.create()
     api.append(path, b"a", claim(0, 0))
     api.append(path, b"b", claim(0, 1))
@@ -97,8 +98,8 @@ def test_a_new_epoch_starts_at_seq_0(api: Api) -> None:
     assert api.read_all(path) == b"abcd"
 
 
-def test_a_refused_new_epoch_does_not_fence(api: Api) -> None:
-    """Only an accepted epoch moves the producer on."""
+def test_a_rejected_new_epoch_does_not_fence(api: Api) -> None:
+    """Only an accepted batch changes the epoch of the producer."""
     path = api.create()
     api.append(path, b"a", claim(0, 0))
     assert api.post(path, b"x", claim(5, 1)).status == 400
@@ -107,7 +108,7 @@ def test_a_refused_new_epoch_does_not_fence(api: Api) -> None:
 
 
 def test_a_zombie_is_403_with_the_current_epoch(api: Api) -> None:
-    """epoch < state.epoch, whatever the seq: a retry of an old epoch too."""
+    """epoch < state.epoch, with any seq, also for a retry of an old epoch."""
     path = api.create()
     api.append(path, b"a", claim(0, 0))
     api.append(path, b"b", claim(3, 0))
@@ -117,8 +118,8 @@ def test_a_zombie_is_403_with_the_current_epoch(api: Api) -> None:
     assert api.read_all(path) == b"ab"
 
 
-def test_auto_claim(api: Api) -> None:
-    """A fresh producer learns the epoch from its 403 and takes over with the next."""
+def test_a_new_producer_takes_over_after_a_403(api: Api) -> None:
+    """Auto-claim: it takes the current epoch from the response and uses the next one."""
     path = api.create()
     api.append(path, b"a", claim(5, 0))
     refused = api.post(path, b"b", claim(0, 0))
@@ -126,24 +127,24 @@ def test_auto_claim(api: Api) -> None:
     check_accepted(api.post(path, b"b", claim(epoch, 0)), 6, 0)
 
 
-def test_the_largest_numbers(api: Api) -> None:
-    """2^53-1 is allowed and exact."""
+def test_the_largest_epoch_and_sequence(api: Api) -> None:
+    """2^53-1 is accepted and returned exactly."""
     path = api.create()
     check_accepted(api.post(path, b"a", claim(MAX, 0)), MAX, 0)
     check_fenced(api.post(path, b"x", claim(MAX - 1, 0)), MAX)
     check_problem(api.post(path, b"x", claim(MAX + 1, 0)), 400, "header-invalid")
 
 
-def test_producers_do_not_know_each_other(api: Api) -> None:
-    """State is per stream and per id; ids are compared exactly."""
+def test_the_state_of_producers_is_independent(api: Api) -> None:
+    """It is per stream and producer id; ids are compared exactly."""
     one, two = api.create(), api.create()
     for path in (one, two):
         for producer in ("p", "P", "pp", "ö", "p q", "p/q;r", "0"):
             check_accepted(api.post(path, b"x", claim(0, 0, producer)), 0, 0)
 
 
-def test_a_batch_is_a_request_and_not_a_message(api: Api) -> None:
-    """The sequence number counts requests: a JSON array of three is one of them."""
+def test_the_sequence_counts_requests_and_not_messages(api: Api) -> None:
+    """A JSON array of three elements is one batch."""
     path = api.create("application/json")
     check_accepted(api.post(path, b"[1,2,3]", claim(0, 0), "application/json"), 0, 0)
     check_accepted(api.post(path, b"[4]", claim(0, 1), "application/json"), 0, 1)
@@ -151,8 +152,8 @@ def test_a_batch_is_a_request_and_not_a_message(api: Api) -> None:
     assert api.get(path).body == b"[1,2,3,4]"
 
 
-def test_a_refused_batch_can_be_sent_again(api: Api) -> None:
-    """A batch that was refused for its content has not used up its number."""
+def test_a_rejected_batch_can_be_sent_again(api: Api) -> None:
+    """A batch that is rejected for its content does not advance the sequence."""
     path = api.create("application/json")
     assert api.post(path, b"{", claim(0, 0), "application/json").status == 400
     assert api.post(path, b"{}", claim(0, 0), "text/plain").status == 409
@@ -160,8 +161,8 @@ def test_a_refused_batch_can_be_sent_again(api: Api) -> None:
     check_accepted(api.post(path, b"{}", claim(0, 0), "application/json"), 0, 0)
 
 
-def test_a_duplicate_is_recognised_before_its_content(api: Api) -> None:
-    """A retry is acknowledged even if its body or type would be refused."""
+def test_a_duplicate_is_acknowledged_before_its_content_is_checked(api: Api) -> None:
+    """Even if its body or content type would be rejected."""
     path = api.create("application/json")
     api.append(path, b"1", claim(0, 0), "application/json")
     check_duplicate(api.post(path, b"{", claim(0, 0), "application/json"), 0, 0)
@@ -172,9 +173,9 @@ def test_a_duplicate_is_recognised_before_its_content(api: Api) -> None:
 # -- closing -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("body", [b"", b"end"])
-def test_a_producer_closes_and_may_retry(api: Api, body: bytes) -> None:
-    """The tuple that closed the stream is 204 with Stream-Closed, however often it comes."""
+@for_each("body", [b"", b"end"])
+def test_a_producer_can_close_and_retry(api: Api, body: bytes) -> None:
+    """Each retry of the batch that closed the stream is 204 with Stream-Closed."""
     path = api.create()
     api.append(path, b"a", claim(0, 0))
     closing = claim(0, 1) | {"Stream-Closed": "true"}
@@ -188,8 +189,8 @@ def test_a_producer_closes_and_may_retry(api: Api, body: bytes) -> None:
     assert api.read_all(path) == b"a" + body
 
 
-def test_others_on_a_closed_stream_are_409(api: Api) -> None:
-    """Any other tuple, an earlier batch of the same producer too, is 409 with Stream-Closed."""
+def test_other_batches_on_a_closed_stream_are_409(api: Api) -> None:
+    """With Stream-Closed, also for an earlier batch of the same producer."""
     path = api.create()
     api.append(path, b"a", claim(0, 0))
     api.append(path, b"b", claim(0, 1) | {"Stream-Closed": "true"})
@@ -203,34 +204,34 @@ def test_others_on_a_closed_stream_are_409(api: Api) -> None:
 
 
 def test_a_zombie_on_a_closed_stream_is_403(api: Api) -> None:
-    """Fencing is told first: the zombie must stop, closed or not."""
+    """Fencing is checked before closure."""
     path = api.create()
     api.append(path, b"a", claim(4, 0) | {"Stream-Closed": "true"})
     check_fenced(api.post(path, b"x", claim(3, 0)), 4)
 
 
 def test_a_close_only_without_producer_on_a_closed_stream_is_204(api: Api) -> None:
-    """Closing again succeeds without a producer claim, even after another client closed it."""
+    """Even if a producer closed it."""
     path = api.create()
     api.append(path, b"a", claim(0, 0) | {"Stream-Closed": "true"})
     api.close_stream(path)
 
 
-def test_close_only_of_a_producer_obeys_the_table(api: Api) -> None:
-    """A gap, a new epoch not at 0 and a zombie are refused, and the stream stays open."""
+def test_close_only_of_a_producer_is_checked_like_a_batch(api: Api) -> None:
+    """A gap, a new epoch not at 0 and a zombie are rejected, and the stream stays open."""
     path = api.create()
     api.append(path, b"a", claim(1, 0))
     closing = {"Stream-Closed": "true"}
     check_gap(api.post(path, b"", claim(1, 2) | closing), 1, 2)
     check_problem(api.post(path, b"", claim(2, 1) | closing), 400, "producer-epoch-start")
     check_fenced(api.post(path, b"", claim(0, 1) | closing), 1)
-    # A retry of a batch that did not close does not close either.
+    # A retry of a batch that did not close the stream does not close it.
     check_duplicate(api.post(path, b"", claim(1, 0) | closing), 1, 0)
     assert "stream-closed" not in api.head(path).headers
 
 
-def test_a_stream_closed_without_producer_knows_no_closing_tuple(api: Api) -> None:
-    """The last accepted batch of a producer is no duplicate of a close that was not its own."""
+def test_no_batch_is_a_duplicate_of_a_close_without_a_producer(api: Api) -> None:
+    """The last accepted batch of a producer did not close the stream: 409."""
     path = api.create()
     api.append(path, b"a", claim(0, 0))
     api.close_stream(path)
@@ -242,7 +243,7 @@ def test_a_stream_closed_without_producer_knows_no_closing_tuple(api: Api) -> No
 
 @pytest.mark.parametrize("kind", ["wire-rocksdb", "asgi-rocksdb"])
 def test_producer_state_is_durable(kind: str, tmp_path: Path) -> None:
-    """After SIGKILL and a restart every row of the table still holds."""
+    """After SIGKILL and a restart every row of the table holds."""
     with KINDS[kind](tmp_path) as server:
         api = Api(server)
         open_path, closed_path = api.create(), api.create()

@@ -1,4 +1,4 @@
-"""§4: what was acknowledged is there after a crash, on every stream and not only on the last."""
+"""§4: acknowledged data survives a crash, on every stream and not only on the last one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.support.streams import Api
 
 
 @pytest.mark.parametrize("kind", ["wire-rocksdb", "asgi-rocksdb"])
-def test_every_stream_is_as_it_was(kind: str, tmp_path: Path) -> None:
-    """Streams of many shapes, written in turns, then SIGKILL: all facts are the same afterwards."""
+def test_every_stream_is_unchanged_after_a_crash(kind: str, tmp_path: Path) -> None:
+    """Streams of many kinds, written alternately, then SIGKILL: all metadata and content stay."""
     with KINDS[kind](tmp_path, "--chunk-bytes", "1000") as server:
         api = Api(server)
         plain = [api.create() for _ in range(5)]
@@ -54,7 +54,7 @@ def test_every_stream_is_as_it_was(kind: str, tmp_path: Path) -> None:
 
 
 def test_offsets_from_before_a_restart_still_work(tmp_path: Path) -> None:
-    """§6: offsets are persistent; every one that was handed out reads on from its place."""
+    """§6: offsets are persistent: a read from each returns the same content."""
     with KINDS["wire-rocksdb"](tmp_path) as server:
         api = Api(server)
         path, neighbour = api.create("application/json"), api.create("application/json")
@@ -71,8 +71,8 @@ def test_offsets_from_before_a_restart_still_work(tmp_path: Path) -> None:
         api.close()
 
 
-def test_the_memory_engine_forgets(tmp_path: Path) -> None:
-    """`--engine memory` promises nothing beyond the process, and writes nothing to disk."""
+def test_the_memory_engine_stores_nothing(tmp_path: Path) -> None:
+    """With `--engine memory` data ends with the process, and nothing is written to disk."""
     with KINDS["wire-memory"](tmp_path / "never") as server:
         api = Api(server)
         path = api.create(body=b"x")

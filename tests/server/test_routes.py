@@ -1,4 +1,4 @@
-"""The table of routes is complete: every entry has handlers, a path that leads to it, and docs."""
+"""The table of routes: every route has a handler, a path and docs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_names_and_paths_are_unique() -> None:
 
 
 def test_each_endpoint_has_a_handler() -> None:
-    """`Service` looks all of them up when it is made."""
+    """`Service` looks all of them up in its constructor."""
 
     async def handlers() -> set[str]:
         engine = Engine(MemoryStore(), clock=clock_ms)
@@ -54,7 +54,7 @@ def test_each_endpoint_has_a_handler() -> None:
     assert asyncio.run(handlers()) == wanted
 
 
-def test_only_uploads_have_a_sink_and_only_content_is_uploaded() -> None:
+def test_only_snapshot_content_is_uploaded_to_a_sink() -> None:
     for route in ROUTES:
         for method, endpoint in route.endpoints.items():
             assert not endpoint.upload or (route.content and method == "PUT")

@@ -1,4 +1,4 @@
-"""`POST /-/rows` on the wire: what is answered, range by range, and what is refused."""
+"""`POST /-/rows` over HTTP: the rows of each range, and errors."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.http import Response
+from tests.support.looping import for_each
 from tests.support.publishing import KINDS_ONCE, offset, publish
 from tests.support.streams import Api, check_common, check_problem
 
@@ -20,7 +21,7 @@ JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 
 
-def ask(api: Api, body: bytes, headers: dict[str, str] | None = None) -> Response:
+def post(api: Api, body: bytes, headers: dict[str, str] | None = None) -> Response:
     where = f"{api.server.base_path}/-/rows"
     return api.request("POST", where, {"Content-Type": JSON, **(headers or {})}, body)
 
@@ -35,9 +36,9 @@ def batches(response: Response) -> list[Any]:
 
 
 def rows(api: Api, *ranges: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
-    """All rows, those that end ranges too, as they come."""
+    """All rows in order, including those that end ranges."""
     request = json.dumps({"ranges": ranges, **options}).encode()
-    return [row for batch in batches(ask(api, request)) for row in batch.to_pylist()]
+    return [row for batch in batches(post(api, request)) for row in batch.to_pylist()]
 
 
 def split(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -46,7 +47,7 @@ def split(found: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[
 
 
 class TestMessages:
-    def test_a_row_for_each_message_with_all_that_is_known_of_it(self, api: Api) -> None:
+    def test_each_message_is_a_row_with_all_columns(self, api: Api) -> None:
         bucket = api.new_bucket()
         name = "é ?%2F😀"
         api.create(JSON, path=api.in_bucket(bucket, quote(name, safe="")))
@@ -91,8 +92,8 @@ class TestMessages:
             "next_offset": offset(3, 16),
         }
 
-    def test_streams_of_any_type_and_place_in_one_answer(self, api: Api) -> None:
-        """An append is a message where it is not JSON; a path has no bucket."""
+    def test_one_response_can_have_streams_of_any_type_and_location(self, api: Api) -> None:
+        """An append is one message unless the stream is JSON; a path has no bucket."""
         path = api.path("rows").removeprefix(f"{api.server.base_path}/v1/stream/")
         api.create("text/plain", path=f"{api.server.base_path}/v1/stream/{path}", body=b"a,")
         bucket = api.new_bucket()
@@ -109,8 +110,10 @@ class TestMessages:
                 {"path": path},
             )
         )
-        told = [(row["range"], row["bucket"], row["content_type"], row["value"]) for row in found]
-        assert told == [
+        found_rows = [
+            (row["range"], row["bucket"], row["content_type"], row["value"]) for row in found
+        ]
+        assert found_rows == [
             (0, None, "text/plain", b"a,"),
             (2, bucket, "application/octet-stream", bytes(range(256))),
             (3, bucket, "application/x+json", b"[1,2]"),
@@ -124,60 +127,66 @@ class TestMessages:
             "content_type", "value", "status", "detail",
         }  # fmt: skip
 
-    def test_from_and_until_may_lie_inside_a_batch(self, api: Api) -> None:
+    def test_from_and_until_can_be_inside_a_batch(self, api: Api) -> None:
         bucket = api.new_bucket()
         path = api.create(JSON, path=api.in_bucket(bucket, "s"))
         api.append(path, b"[0,1,2,3,4]", content_type=JSON)
         here = {"bucket": bucket, "stream": "s"}
         for first in range(6):
             for last in range(first, 6):
-                asked = {**here, "from": offset(first, 2 * first), "until": offset(last, 2 * last)}
-                found, (end,) = split(rows(api, asked, columns=["value"]))
+                requested = {
+                    **here,
+                    "from": offset(first, 2 * first),
+                    "until": offset(last, 2 * last),
+                }
+                found, (end,) = split(rows(api, requested, columns=["value"]))
                 assert [int(row["value"]) for row in found] == list(range(first, last))
-                assert (end["status"], end["next_offset"]) == ("end", asked["until"])
+                assert (end["status"], end["next_offset"]) == ("end", requested["until"])
 
-    def test_a_budget_ends_after_the_message_that_reaches_it(self, api: Api) -> None:
-        """Of stored bytes, over all ranges; what was read to its end says so all the same."""
+    def test_the_response_ends_after_the_message_that_reaches_the_byte_budget(
+        self, api: Api
+    ) -> None:
+        """The budget counts stored bytes of all ranges; ranges that are complete are marked."""
         bucket = api.new_bucket()
         for name in ("a", "b"):
             path = api.create(JSON, path=api.in_bucket(bucket, name))
             api.append(path, b"[10,11,12]", content_type=JSON)
-        asked = [{"bucket": bucket, "stream": name} for name in ("a", "b")]
+        requested = [{"bucket": bucket, "stream": name} for name in ("a", "b")]
         for budget in range(1, 20):
-            found, ends = split(rows(api, *asked, bytes_max=budget))
+            found, ends = split(rows(api, *requested, bytes_max=budget))
             count = min(6, -(-budget // 3))
             assert len(found) == count, budget
             assert len(ends) == (2 if budget > 18 else count // 3), budget
 
-    def test_messages_and_ends_come_in_batches_of_their_own(self, api: Api) -> None:
+    def test_messages_and_range_ends_are_in_separate_batches(self, api: Api) -> None:
         bucket = api.new_bucket()
         api.create(path=api.in_bucket(bucket, "s"), body=b"x")
-        asked = [{"bucket": bucket, "stream": name} for name in ("s", "no", "s")]
-        first, second = batches(ask(api, json.dumps({"ranges": asked}).encode()))
+        requested = [{"bucket": bucket, "stream": name} for name in ("s", "no", "s")]
+        first, second = batches(post(api, json.dumps({"ranges": requested}).encode()))
         assert first.column("status").null_count == len(first) == 2
         assert second.column("status").to_pylist() == ["end", "stream-not-found", "end"]
 
-    def test_no_ranges_are_no_rows(self, api: Api) -> None:
+    def test_a_request_without_ranges_has_no_rows(self, api: Api) -> None:
         assert rows(api) == []
 
-    def test_answers_are_compressed_if_asked_for(self, api: Api) -> None:
+    def test_the_response_is_compressed_if_accepted(self, api: Api) -> None:
         bucket = api.new_bucket()
         api.create(path=api.in_bucket(bucket, "s"), body=b"x" * 5000)
         body = json.dumps({"ranges": [{"bucket": bucket, "stream": "s"}]}).encode()
-        plain = ask(api, body)
-        packed = ask(api, body, {"Accept-Encoding": "gzip"})
+        plain = post(api, body)
+        packed = post(api, body, {"Accept-Encoding": "gzip"})
         assert packed.headers["content-encoding"] == "gzip"
         assert gzip.decompress(packed.body) == plain.body
 
 
 class TestErrors:
-    def test_a_range_that_cannot_be_read_is_a_row(self, api: Api) -> None:
-        """With the code, the status and the text that a read of it would have."""
+    def test_a_range_that_cannot_be_read_is_an_error_row(self, api: Api) -> None:
+        """With the code, status and detail that a read would have."""
         bucket = api.new_bucket()
         path = api.create(JSON, path=api.in_bucket(bucket, "s"))
         tail = api.append(path, b"[10,11,12]", content_type=JSON)
         here = {"bucket": bucket, "stream": "s"}
-        asked: list[tuple[dict[str, Any], int, str]] = [
+        requested: list[tuple[dict[str, Any], int, str]] = [
             ({"bucket": bucket, "stream": "no"}, 404, "stream-not-found"),
             ({"bucket": "never-created", "stream": "s"}, 404, "bucket-not-found"),
             ({"bucket": "x", "stream": "s"}, 400, "bucket-invalid"),
@@ -193,17 +202,17 @@ class TestErrors:
             ({**here, "until": offset(4, 12)}, 400, "offset-beyond-tail"),
             ({**here, "from": tail, "until": offset(1, 3)}, 400, "query-invalid"),
         ]
-        found, ends = split(rows(api, *(item[0] for item in asked), here, columns=["value"]))
+        found, ends = split(rows(api, *(item[0] for item in requested), here, columns=["value"]))
         assert [row["value"] for row in found] == [b"10", b"11", b"12"]
-        assert [row["range"] for row in ends] == list(range(len(asked) + 1))
-        for row, (_, status, code) in zip(ends, asked, strict=False):
+        assert [row["range"] for row in ends] == list(range(len(requested) + 1))
+        for row, (_, status, code) in zip(ends, requested, strict=False):
             problem = json.loads(row["detail"])
             assert (row["status"], problem["code"], problem["status"]) == (code, code, status)
             assert problem["detail"] and row["value"] is None
         assert ends[-1]["status"] == "end" and ends[-1]["detail"] is None
 
-    def test_what_is_gone_names_what_is_not(self, api: Api) -> None:
-        """X§2.2: the beginning is gone too, as soon as there is a snapshot."""
+    def test_a_range_behind_retention_returns_the_earliest_offset(self, api: Api) -> None:
+        """X§2.2: the beginning is not retained either once there is a snapshot."""
         bucket = api.new_bucket()
         path = api.create(path=api.in_bucket(bucket, "s"))
         tails = [api.append(path, b"abc") for _ in range(3)]
@@ -217,7 +226,7 @@ class TestErrors:
             ("end", tails[2]),
         ]
 
-    @pytest.mark.parametrize(
+    @for_each(
         "body",
         [
             b"", b"{", b"[]", b"{}", b'{"ranges":{}}', b'{"ranges":[1]}', b"\xff",
@@ -227,26 +236,25 @@ class TestErrors:
             b'{"ranges":[],"bytes_max":1073741825}', b'{"ranges":[],"bytes_max":"1"}',
             b'{"ranges":[{"bucket":1}]}', b"[" * 100_000,
         ],
-        ids=lambda body: body[:40],
     )  # fmt: skip
-    def test_a_body_of_another_form_is_400(self, api: Api, body: bytes) -> None:
-        check_problem(ask(api, body), 400, "request-invalid")
+    def test_an_invalid_body_is_400(self, api: Api, body: bytes) -> None:
+        check_problem(post(api, body), 400, "request-invalid")
 
     def test_too_many_ranges_are_400(self, api: Api) -> None:
-        asked = [{"path": "x"}] * 10_001
-        response = ask(api, json.dumps({"ranges": asked}).encode())
+        requested = [{"path": "x"}] * 10_001
+        response = post(api, json.dumps({"ranges": requested}).encode())
         assert "10000" in check_problem(response, 400, "request-invalid")["detail"]
 
 
 class TestMany:
     def test_ten_thousand_ranges(self, api: Api) -> None:
-        """Of a few streams of different types; each has its row and its end."""
+        """Of a few streams of different types; each has its row and its end row."""
         bucket = api.new_bucket()
         for number in range(10):
             kind, body = (JSON, b"[1,2]") if number % 2 else ("text/plain", b"ab")
             api.create(kind, path=api.in_bucket(bucket, f"s{number}"), body=body)
-        asked = [{"bucket": bucket, "stream": f"s{number % 10}"} for number in range(10_000)]
-        found, ends = split(rows(api, *asked, columns=["stream", "value", "offset"]))
+        requested = [{"bucket": bucket, "stream": f"s{number % 10}"} for number in range(10_000)]
+        found, ends = split(rows(api, *requested, columns=["stream", "value", "offset"]))
         assert [(row["range"], row["value"], row["offset"]) for row in found] == [
             (number, value, at)
             for number in range(10_000)
@@ -259,14 +267,14 @@ class TestMany:
         assert all(row["stream"] == f"s{row['range'] % 10}" for row in found)
         assert [row["range"] for row in ends] == list(range(10_000))
 
-    def test_a_reader_that_goes_away_is_forgotten(self, api: Api) -> None:
-        """In the middle of a response that is larger than any buffer; others go on."""
+    def test_a_disconnected_reader_does_not_affect_others(self, api: Api) -> None:
+        """It disconnects during a response that is larger than any buffer."""
         bucket = api.new_bucket()
         path = api.create(path=api.in_bucket(bucket, "s"))
         for _ in range(8):
             api.append(path, b"x" * (1 << 20))
-        asked = [{"bucket": bucket, "stream": "s"}] * 4
-        body = json.dumps({"ranges": asked}).encode()
+        requested = [{"bucket": bucket, "stream": "s"}] * 4
+        body = json.dumps({"ranges": requested}).encode()
         for _ in range(3):
             with api.connect() as connection:
                 connection.send_request(
@@ -276,4 +284,4 @@ class TestMany:
                 assert head.status == 200
                 next(connection.iter_body(head))
         assert api.request("DELETE", path).status == 204
-        assert [row["status"] for row in rows(api, *asked)] == ["stream-not-found"] * 4
+        assert [row["status"] for row in rows(api, *requested)] == ["stream-not-found"] * 4

@@ -1,4 +1,4 @@
-"""What a response of rows holds on to while it is made, over every store and without a socket."""
+"""What a response of rows retains while it is sent, on every store and without a socket."""
 
 import asyncio
 import hashlib
@@ -19,6 +19,7 @@ from tailrace.server.handlers.bulk import rows
 from tailrace.server.message import Frame, Request
 from tests.contract.harness import KINDS, World
 from tests.server.access.samples import AccessToml, bearer
+from tests.support.looping import for_each
 
 KEY = b"\0s"
 MESSAGE = b"x" * (1 << 20)
@@ -27,7 +28,7 @@ COUNT = 8
 
 @pytest.fixture(params=KINDS)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    """With a stream of some batches' length."""
+    """An engine with a stream of several batches."""
     with World(request.param, tmp_path / "data") as world:
         world.create(KEY)
         for number in range(COUNT):
@@ -36,7 +37,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 class Peer:
-    """Reads only when it is told to."""
+    """A sink that takes data only when the test calls `drain`."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
@@ -56,7 +57,7 @@ class Peer:
 def start(
     world: World, *ranges: dict[str, str], access: Access | None = None, token: str = ""
 ) -> tuple[Any, Peer]:
-    """A response whose first piece is on its way."""
+    """A response whose first piece has been written."""
     request = Request("POST", b"/-/rows", b"", {}, msgspec.json.encode({"ranges": ranges}))
     peer = Peer()
     if access is not None:
@@ -64,16 +65,16 @@ def start(
         request.principal = access.identify(request)
 
     async def begin() -> Any:
-        answer = await rows.RowsHandler(world.engine, access).read(request)
-        assert answer.live is not None
-        answer.live.start(peer)
-        return answer.live
+        response = await rows.RowsHandler(world.engine, access).read(request)
+        assert response.live is not None
+        response.live.start(peer)
+        return response.live
 
     return world.run(begin()), peer
 
 
 def drain(world: World, live: Any, peer: Peer, count: int = sys.maxsize) -> None:
-    """Let the peer read this many pieces more."""
+    """Let the peer read this many further pieces."""
 
     async def read() -> None:
         async with asyncio.timeout(20):
@@ -98,8 +99,8 @@ def records(world: World, stream_id: int) -> int:
 EXPECTED = [b"%d" % number + MESSAGE for number in range(COUNT)]
 
 
-def test_a_stream_that_is_deleted_is_read_to_its_end(world: World) -> None:
-    """And gives its room back afterwards."""
+def test_a_stream_that_is_deleted_meanwhile_is_read_to_its_end(world: World) -> None:
+    """And its records are removed afterwards."""
     stream_id = world.find(KEY).id
     live, peer = start(world, {"path": "s"})
     drain(world, live, peer, 2)
@@ -113,10 +114,10 @@ def test_a_stream_that_is_deleted_is_read_to_its_end(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])
-def test_a_slow_reader_does_not_outlive_its_rights(
+def test_a_slow_reader_stops_when_its_access_is_revoked(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """Not in the range that it is in the middle of, and not in those that come after."""
+    """Neither the current range nor later ones are continued."""
     toml = AccessToml(tmp_path / "access.toml")
     token = toml.token("read:/v1/stream", expires="2999-01-01T00:00:00Z")
     access = toml.load()
@@ -140,7 +141,7 @@ def test_a_slow_reader_does_not_outlive_its_rights(
     assert detail["status"] == 401 and "no longer valid" in detail["detail"]
 
 
-def test_a_snapshot_takes_nothing_from_who_reads(world: World) -> None:
+def test_a_snapshot_does_not_affect_a_range_that_is_being_read(world: World) -> None:
     state = world.find(KEY)
     live, peer = start(world, {"path": "s"})
     drain(world, live, peer, 2)
@@ -154,8 +155,8 @@ def test_a_snapshot_takes_nothing_from_who_reads(world: World) -> None:
     assert peer.finished and values(peer) == EXPECTED
 
 
-def test_a_range_is_looked_at_when_its_turn_comes(world: World) -> None:
-    """What is not being read is not held, and what came meanwhile is there."""
+def test_a_range_is_read_as_of_its_own_start(world: World) -> None:
+    """Later ranges retain nothing, and include messages appended meanwhile."""
     world.create(b"\0later")
     live, peer = start(world, {"path": "s"}, {"path": "later"})
     drain(world, live, peer, 2)
@@ -166,8 +167,8 @@ def test_a_range_is_looked_at_when_its_turn_comes(world: World) -> None:
     assert not world.engine.pins._held
 
 
-@pytest.mark.parametrize("pieces", [0, 1, 2, 3])
-def test_a_peer_that_goes_away_holds_nothing(world: World, pieces: int) -> None:
+@for_each("pieces", [0, 1, 2, 3])
+def test_a_disconnected_peer_retains_nothing(world: World, pieces: int) -> None:
     live, peer = start(world, {"path": "s"})
     drain(world, live, peer, pieces)
     live.cancel()
@@ -176,8 +177,8 @@ def test_a_peer_that_goes_away_holds_nothing(world: World, pieces: int) -> None:
     assert not peer.finished and not peer.aborted
 
 
-def test_an_answer_gives_others_their_turn(world: World) -> None:
-    """However fast the peer reads: between two batches the loop goes round."""
+def test_a_response_does_not_block_the_event_loop(world: World) -> None:
+    """Even if the peer reads at once, the loop runs other tasks between two batches."""
     turns = 0
 
     async def count() -> None:
@@ -188,9 +189,9 @@ def test_an_answer_gives_others_their_turn(world: World) -> None:
 
     async def read() -> int:
         counting = asyncio.create_task(count())
-        asked = rows._decode(msgspec.json.encode({"ranges": [{"path": "s"}]}))
-        batches = rows._import_batches()(rows._columns(asked.columns))
-        body = rows._Body(world.engine, asked, batches, None)
+        requested = rows._decode(msgspec.json.encode({"ranges": [{"path": "s"}]}))
+        batches = rows._import_batches()(rows._columns(requested.columns))
+        body = rows._Body(world.engine, requested, batches, None)
         found = 0
         source: AsyncIterator[bytes | memoryview] = body.pieces()
         async for _ in source:
@@ -202,7 +203,7 @@ def test_an_answer_gives_others_their_turn(world: World) -> None:
     assert turns >= pieces - 3 >= COUNT - 1
 
 
-def test_it_is_a_read_and_restarts_a_sliding_ttl(tmp_path: Path) -> None:
+def test_reading_rows_restarts_a_sliding_ttl(tmp_path: Path) -> None:
     with World("memory", tmp_path, sliding=True) as world:
         world.create(KEY, ttl_s=10)
         world.now += 9_000
@@ -211,7 +212,7 @@ def test_it_is_a_read_and_restarts_a_sliding_ttl(tmp_path: Path) -> None:
         assert world.find(KEY).touched_at == world.now - 9_000
 
 
-def test_without_arrow_it_says_what_to_install(
+def test_without_arrow_the_error_names_the_package_to_install(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "tailrace.server.handlers.bulk.arrow", raising=False)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.http import Response
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_common, check_problem
 
 ORIGIN = {"Origin": "https://app.example"}
@@ -22,7 +21,7 @@ SENT = [
     "if-none-match",
     "authorization",
 ]
-# What it reads from answers.
+# What it reads from responses.
 READ = {
     "stream-next-offset",
     "stream-up-to-date",
@@ -44,7 +43,7 @@ def words(value: str) -> set[str]:
     return {word.strip().lower() for word in value.split(",")}
 
 
-def every_kind_of_answer(api: Api) -> list[Response]:
+def responses_of_every_kind(api: Api) -> list[Response]:
     path = api.create(body=b"x" * 2000)
     etag = api.get(path).headers["etag"]
     return [
@@ -74,16 +73,16 @@ def every_kind_of_answer(api: Api) -> list[Response]:
     ]
 
 
-def test_security_headers_are_on_every_answer(api: Api) -> None:
+def test_every_response_has_the_security_headers(api: Api) -> None:
     """nosniff, Cross-Origin-Resource-Policy and CORS: on successes, errors and 304 alike."""
-    for response in every_kind_of_answer(api):
+    for response in responses_of_every_kind(api):
         check_common(response)
         assert words(response.headers["access-control-expose-headers"]) >= READ
 
 
-@pytest.mark.parametrize("method", sorted(METHODS - {"OPTIONS"}))
+@for_each("method", sorted(METHODS - {"OPTIONS"}))
 def test_preflight_allows_what_the_protocol_uses(api: Api, method: str) -> None:
-    """A browser asks before a PUT with protocol headers, and must find all of them allowed."""
+    """A browser sends one before a PUT with protocol headers; all of them must be allowed."""
     path = api.path()
     asked = {
         **ORIGIN,
@@ -97,11 +96,11 @@ def test_preflight_allows_what_the_protocol_uses(api: Api, method: str) -> None:
     assert set(SENT) <= words(response.headers["access-control-allow-headers"])
     assert int(response.headers["access-control-max-age"]) > 0
     assert "access-control-allow-credentials" not in response.headers
-    # Asking creates nothing.
+    # A preflight creates nothing.
     assert api.head(path).status == 404
 
 
-def test_a_browser_reads_a_stream_of_another_origin(api: Api) -> None:
+def test_a_page_can_read_a_stream_of_another_origin(api: Api) -> None:
     """The simple GET that fetch() sends: readable content, readable headers."""
     path = api.create(body=b"x")
     response = api.get(path, headers=ORIGIN)
@@ -111,20 +110,20 @@ def test_a_browser_reads_a_stream_of_another_origin(api: Api) -> None:
     )
 
 
-def test_a_browser_reads_why_it_was_refused(api: Api) -> None:
-    """Without CORS on errors a script would only see a network failure."""
+def test_a_page_can_read_the_error_of_another_origin(api: Api) -> None:
+    """Without CORS headers on errors a script would only see a network failure."""
     response = api.post(api.path(), b"x", ORIGIN)
     check_problem(response, 404, "stream-not-found")
 
 
-def test_an_event_stream_of_another_origin(api: Api) -> None:
+def test_a_page_can_read_an_event_stream_of_another_origin(api: Api) -> None:
     """EventSource needs the header on the event stream itself."""
     path = api.create(headers={"Stream-Closed": "true"})
     with api.sse(path) as events:
         assert events.head.headers["access-control-allow-origin"] == "*"
 
 
-@pytest.mark.parametrize("name", ["health", "ready"])
+@for_each("name", ["health", "ready"])
 def test_health_and_ready(api: Api, name: str) -> None:
     """200 with a small JSON body, not cached; HEAD without the body."""
     path = f"{api.server.base_path}/-/{name}"
@@ -137,26 +136,24 @@ def test_health_and_ready(api: Api, name: str) -> None:
     check_problem(api.request("POST", path, {}, b"x"), 405, "method-not-allowed")
 
 
-def test_methods_that_are_not_offered(api: Api) -> None:
-    """405 with Allow."""
+def test_unsupported_methods_are_405(api: Api) -> None:
+    """With Allow."""
     path = api.create()
     response = api.request("PATCH", path, {}, b"x")
     check_problem(response, 405, "method-not-allowed")
     assert words(response.headers["allow"]) == {method.lower() for method in METHODS}
 
 
-def test_paths_that_are_not_served(api: Api) -> None:
-    """404 with its own code, so that a typing error does not look like a missing stream."""
+def test_unknown_paths_are_404(api: Api) -> None:
+    """With their own code, so that a mistyped path does not look like a missing stream."""
     for name in ("/", "/v1/stream", "/v1/streams/x", "/-/", "/-/healthy"):
         response = api.get(api.server.base_path + name)
         check_problem(response, 404, "route-not-found")
 
 
-@pytest.mark.parametrize(
-    "name", ["a//b", "a/../b", "..", "%2e%2e", "a%5Cb", "a%00b", "%zz", "%ff", "a/"]
-)
-def test_paths_are_sanitised(api: Api, name: str) -> None:
-    """§10.2: no traversal, no NUL, no broken encoding, for any method."""
+@for_each("name", ["a//b", "a/../b", "..", "%2e%2e", "a%5Cb", "a%00b", "%zz", "%ff", "a/"])
+def test_invalid_paths_are_400(api: Api, name: str) -> None:
+    """§10.2: path traversal, NUL and invalid encodings, for every method."""
     target = f"{api.server.base_path}/v1/stream/{name}"
     for method in ("PUT", "POST", "GET", "DELETE"):
         headers = {"Content-Type": "text/plain"} if method in ("PUT", "POST") else {}

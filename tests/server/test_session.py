@@ -1,4 +1,4 @@
-"""A reader of events whose end comes before its beginning: revoked while its head is sent."""
+"""An event stream whose access is revoked while its head is sent."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ KEY = b"\0s"
 TEXT = "text/plain"
 
 
-class Taken:
-    """A sink that keeps what it is given."""
+class CollectingSink:
+    """A sink that keeps all frames."""
 
     blocked = False
 
@@ -46,13 +46,13 @@ async def _end_before_start() -> None:
     service = Service(engine, Settings(engine="memory"))
     await _submit(engine, Create(id=engine.new_id(), content_type=TEXT, body=b"seen"))
     request = Request("GET", b"/v1/stream/s", b"", {}, b"")
-    answer = service.live.sse(request, engine.find(KEY), ReadPosition(None), None)
-    assert answer.live is not None
+    response = service.live.sse(request, engine.find(KEY), ReadPosition(None), None)
+    assert response.live is not None
     for reader in list(service.live._waiting):
         reader.end()
     await _submit(engine, Append(b"not for them", TEXT))
-    taken = Taken()
-    answer.live.start(taken)
+    taken = CollectingSink()
+    response.live.start(taken)
     assert taken.finished
     assert not [frame for frame in taken.frames if b"not for them" in frame]
     assert service.live.count() == (0, 0)
@@ -60,5 +60,5 @@ async def _end_before_start() -> None:
     await engine.close()
 
 
-def test_it_gets_a_last_word_and_nothing_else() -> None:
+def test_it_gets_a_final_event_and_nothing_else() -> None:
     asyncio.run(_end_before_start())

@@ -1,8 +1,8 @@
 """
-X§2.2: uploads of snapshots, of every size and in every way they can go wrong.
+X§2.2: uploads of snapshots of every size, and every way in which they can fail.
 
-Up to 256 KiB go through the log; larger ones become a file, written a MiB at a time. One that was
-given up or refused leaves the visible snapshot as it was, and no file behind.
+Snapshots of up to 256 KiB are stored in the log; larger ones in a file, written in chunks of 1 MiB.
+An aborted or rejected upload does not change the visible snapshot, and leaves no file.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pytest
 from tests.server.conftest import Start
 from tests.support.chance import seeded
 from tests.support.http import Connection, Response, format_request
+from tests.support.looping import for_each
 from tests.support.publishing import (
     CHUNK_BYTES,
     INLINE_BYTES_MAX,
@@ -49,7 +50,7 @@ NOISE = random.Random("noise").randbytes(3 * CHUNK_BYTES + 7)
 
 
 class Upload:
-    """A PUT of a snapshot on a connection of its own, sent as far as a test wants."""
+    """A PUT of a snapshot on its own connection, sent in steps."""
 
     def __init__(
         self, api: Api, path: str, at: str, body: bytes, *, chunked: bool = False, expect: str = ""
@@ -72,7 +73,7 @@ class Upload:
         self.connection.close()
 
     def send(self, size: int) -> None:
-        """The next bytes of the body."""
+        """Send the next bytes of the body."""
         piece = self.body[self.sent : self.sent + size]
         self.sent += len(piece)
         if self._chunked and piece:
@@ -80,7 +81,7 @@ class Upload:
         self.connection.send(piece)
 
     def finish(self) -> Response:
-        """The rest of the body; the response."""
+        """Send the rest of the body; returns the response."""
         self.send(len(self.body) - self.sent)
         if self._chunked:
             self.connection.send(b"0\r\n\r\n")
@@ -88,7 +89,7 @@ class Upload:
 
 
 def pieces(chance: random.Random, size: int) -> Iterator[int]:
-    """Sizes of pieces, large and small, that make up the whole."""
+    """Sizes of pieces, large and small, with this sum."""
     while size:
         most = chance.choice((3, 1000, 100_000, CHUNK_BYTES))
         piece = min(size, chance.randint(1, most))
@@ -99,10 +100,12 @@ def pieces(chance: random.Random, size: int) -> Iterator[int]:
 # -- sizes -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-@pytest.mark.parametrize("size", SIZES)
-def test_a_snapshot_of_any_size_arrives_in_any_pieces(api: Api, size: int, chunked: bool) -> None:
-    """Byte for byte, by its own URL and in bootstrap; only large ones have a file."""
+@for_each("chunked", [False, True])
+@for_each("size", SIZES)
+def test_a_snapshot_of_any_size_can_be_sent_in_any_pieces(
+    api: Api, size: int, chunked: bool
+) -> None:
+    """It is returned byte for byte by its URL and in bootstrap; only large ones have a file."""
     path = new_stream(api, TEXT, b"abc", b"def")
     before = snapshot_files(api)
     with seeded(size, chunked) as chance:
@@ -110,18 +113,17 @@ def test_a_snapshot_of_any_size_arrives_in_any_pieces(api: Api, size: int, chunk
             for piece in pieces(chance, size):
                 upload.send(piece)
             assert upload.finish().status == 204
-        answer = api.get(f"{path}/snapshot/{offset(1, 3)}")
-        assert answer.headers["content-length"] == str(size)
-        assert answer.body == NOISE[:size]
+        response = api.get(f"{path}/snapshot/{offset(1, 3)}")
+        assert response.headers["content-length"] == str(size)
+        assert response.body == NOISE[:size]
         found = bootstrap(api, path)
         assert found.snapshot.body == NOISE[:size]
         assert found.messages == [b"def"]
         wait_for_files(api, before, int(size > INLINE_BYTES_MAX))
 
 
-@pytest.mark.parametrize("size", [INLINE_BYTES_MAX, 2 * CHUNK_BYTES])
-def test_the_body_may_come_with_the_head(api: Api, size: int) -> None:
-    """And the next request with the body: one packet is as good as many."""
+@for_each("size", [INLINE_BYTES_MAX, 2 * CHUNK_BYTES])
+def test_head_body_and_the_next_request_can_be_in_one_packet(api: Api, size: int) -> None:
     path = new_stream(api, TEXT, b"abc")
     with api.connect(30.0) as connection:
         target = f"{path}/snapshot/{offset(1, 3)}"
@@ -131,8 +133,8 @@ def test_the_body_may_come_with_the_head(api: Api, size: int) -> None:
         assert connection.read_response().body == NOISE[:size]
 
 
-def test_a_chunked_body_may_have_trailers_and_extensions(api: Api) -> None:
-    """They are no part of the snapshot."""
+def test_a_chunked_body_can_have_trailers_and_extensions(api: Api) -> None:
+    """They are not part of the snapshot."""
     path = new_stream(api, TEXT, b"abc")
     body = b"3;name=value\r\nsta\r\n2\r\nte\r\n0\r\nChecksum: 1\r\n\r\n"
     headers = {"Transfer-Encoding": "chunked"}
@@ -140,12 +142,10 @@ def test_a_chunked_body_may_have_trailers_and_extensions(api: Api) -> None:
     assert read_snapshot(api, path, offset(1, 3)) == b"state"
 
 
-@pytest.mark.parametrize("form", ["path", "whole-url"])
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-def test_the_limit_of_other_bodies_is_none_of_snapshots(
-    start: Start, form: str, chunked: bool
-) -> None:
-    """`--body-bytes-max` is for what is appended; a target may be a whole URL (RFC 9112, 3.2.2)."""
+@for_each("form", ["path", "whole-url"])
+@for_each("chunked", [False, True])
+def test_body_bytes_max_does_not_apply_to_snapshots(start: Start, form: str, chunked: bool) -> None:
+    """Also if the target is an absolute URL (RFC 9112, 3.2.2)."""
     api = Api(start("--body-bytes-max", "1000"))
     path = new_stream(api, TEXT, b"abc")
     check_problem(api.post(path, b"x" * 1001), 413, "body-too-large")
@@ -156,7 +156,7 @@ def test_the_limit_of_other_bodies_is_none_of_snapshots(
     api.close()
 
 
-@pytest.mark.parametrize("size", [1000, len(NOISE)], ids=["small", "large"])
+@for_each("size", [1000, len(NOISE)])
 def test_a_client_of_http_1_0_can_publish(api: Api, size: int) -> None:
     path = new_stream(api, TEXT, b"abc")
     with api.connect(30.0) as connection:
@@ -167,8 +167,8 @@ def test_a_client_of_http_1_0_can_publish(api: Api, size: int) -> None:
     assert read_snapshot(api, path, offset(1, 3)) == NOISE[:size]
 
 
-def test_several_uploads_at_once_do_not_mix(api: Api) -> None:
-    """Each to a stream of its own, sent in turns."""
+def test_concurrent_uploads_do_not_mix(api: Api) -> None:
+    """Each to its own stream, sent alternately."""
     with seeded() as chance:
         paths = [new_stream(api, TEXT, b"abc") for _ in range(8)]
         sizes = [chance.choice(SIZES[4:]) for _ in paths]
@@ -191,8 +191,8 @@ def test_several_uploads_at_once_do_not_mix(api: Api) -> None:
 # -- Expect: 100-continue --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-@pytest.mark.parametrize("size", [5, 2 * CHUNK_BYTES])
+@for_each("chunked", [False, True])
+@for_each("size", [5, 2 * CHUNK_BYTES])
 def test_a_client_that_expects_100_gets_it_and_then_204(api: Api, size: int, chunked: bool) -> None:
     path = new_stream(api, TEXT, b"abc")
     body = NOISE[:size]
@@ -211,54 +211,54 @@ REFUSED: dict[str, tuple[str, str, int]] = {
 }
 
 
-@pytest.mark.parametrize("size", [5, 2 * CHUNK_BYTES])
-@pytest.mark.parametrize(("stream", "at", "status"), REFUSED.values(), ids=REFUSED)
-def test_a_client_that_expects_100_is_refused_before_it_sends(
+@for_each("size", [5, 2 * CHUNK_BYTES])
+@for_each(("stream", "at", "status"), REFUSED.values())
+def test_a_client_that_expects_100_is_rejected_before_it_sends(
     api: Api, stream: str, at: str, status: int, size: int
 ) -> None:
-    """No 100 where the response is plain already: the body is never sent."""
+    """No 100 is sent if the head is enough to reject the request."""
     bucket = api.new_bucket()
     api.create(body=b"abc", path=api.in_bucket(bucket, "there"))
     api.append(api.in_bucket(bucket, "there"), b"def")
     publish(api, api.in_bucket(bucket, "there"), offset(1, 3), b"state")
     path = api.in_bucket(bucket, stream)
     with Upload(api, path, at, NOISE[:size], expect="100-continue") as upload:
-        answer = upload.connection.read_response("PUT")
-    check_problem(answer, status)
-    assert answer.interim == []
+        response = upload.connection.read_response("PUT")
+    check_problem(response, status)
+    assert response.interim == []
 
 
-@pytest.mark.parametrize("header", ["Content-Type", "Content-Encoding"])
-def test_a_client_that_expects_100_is_refused_for_its_headers(api: Api, header: str) -> None:
+@for_each("header", ["Content-Type", "Content-Encoding"])
+def test_a_client_that_expects_100_is_rejected_for_its_headers(api: Api, header: str) -> None:
     path = new_stream(api, TEXT, b"abc")
     with api.connect() as connection:
         headers = {header: "gzip", "Content-Length": "5", "Expect": "100-continue"}
         connection.send_request("PUT", f"{path}/snapshot/{offset(1, 3)}", headers)
-        answer = connection.read_response("PUT")
-    check_problem(answer, 400 if header == "Content-Type" else 415)
-    assert answer.interim == []
+        response = connection.read_response("PUT")
+    check_problem(response, 400 if header == "Content-Type" else 415)
+    assert response.interim == []
 
 
-def test_a_client_that_expects_100_is_told_that_it_is_too_large(start: Start) -> None:
+def test_a_client_that_expects_100_is_rejected_if_the_body_is_too_large(start: Start) -> None:
     api = Api(start(*LIMITED))
     path = new_stream(api, TEXT, b"abc")
     with Upload(api, path, offset(1, 3), NOISE, expect="100-continue") as upload:
-        answer = upload.connection.read_response("PUT")
-    check_problem(answer, 413, "snapshot-too-large")
-    assert answer.interim == []
+        response = upload.connection.read_response("PUT")
+    check_problem(response, 413, "snapshot-too-large")
+    assert response.interim == []
     api.close()
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-def test_a_large_upload_is_refused_before_it_is_sent(api: Api, chunked: bool) -> None:
-    """Without Expect too: a client that reads early can stop."""
+@for_each("chunked", [False, True])
+def test_a_large_upload_is_rejected_before_it_is_sent(api: Api, chunked: bool) -> None:
+    """Without Expect: a client that reads early can stop."""
     path = new_stream(api, TEXT, b"abc")
     with Upload(api, path, offset(9, 9), NOISE, chunked=chunked) as upload:
-        answer = upload.connection.read_response("PUT")
-    check_problem(answer, 409, "snapshot-beyond-tail")
+        response = upload.connection.read_response("PUT")
+    check_problem(response, 409, "snapshot-beyond-tail")
 
 
-# -- uploads that come to nothing ------------------------------------------------------------------
+# -- uploads that fail -----------------------------------------------------------------------------
 
 
 def half_close(connection: Connection) -> None:
@@ -272,12 +272,12 @@ WAYS_TO_GO: dict[str, Callable[[Connection], None]] = {
 }
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-@pytest.mark.parametrize("go", WAYS_TO_GO.values(), ids=WAYS_TO_GO)
-def test_a_client_that_disappears_leaves_nothing_behind(
+@for_each("chunked", [False, True])
+@for_each("go", WAYS_TO_GO.values())
+def test_an_upload_of_a_client_that_disconnects_leaves_no_file(
     api: Api, go: Callable[[Connection], None], chunked: bool
 ) -> None:
-    """The snapshot before stays visible, and the file that was begun goes away."""
+    """The previous snapshot stays visible, and the partial file is removed."""
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), b"state")
     before = snapshot_files(api)
@@ -288,13 +288,13 @@ def test_a_client_that_disappears_leaves_nothing_behind(
         wait_for_files(api, before, 0)
     assert api.head(path).headers["stream-snapshot-offset"] == offset(1, 3)
     assert read_snapshot(api, path, offset(1, 3)) == b"state"
-    # The offset is as free as it was.
+    # A snapshot can still be published at the offset.
     publish(api, path, offset(2, 6), NOISE)
     assert read_snapshot(api, path, offset(2, 6)) == NOISE
 
 
 def test_a_small_upload_that_is_cut_off_changes_nothing(api: Api) -> None:
-    """A request exists when all of it has arrived."""
+    """A request takes effect only after all of it has arrived."""
     path = new_stream(api, TEXT, b"abc")
     for chunked in (False, True):
         with Upload(api, path, offset(1, 3), b"state", chunked=chunked) as upload:
@@ -304,9 +304,9 @@ def test_a_small_upload_that_is_cut_off_changes_nothing(api: Api) -> None:
     assert "stream-snapshot-offset" not in api.head(path).headers
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-def test_an_upload_that_is_too_large_leaves_nothing_behind(start: Start, chunked: bool) -> None:
-    """A chunked body shows only on its way that it is: 413 before its end, and no file."""
+@for_each("chunked", [False, True])
+def test_an_upload_that_is_too_large_leaves_no_file(start: Start, chunked: bool) -> None:
+    """A chunked body is 413 as soon as it exceeds the limit."""
     api = Api(start(*LIMITED))
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), b"state")
@@ -323,16 +323,15 @@ def test_an_upload_that_is_too_large_leaves_nothing_behind(start: Start, chunked
     api.close()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("at", "body", "status"),
     [(offset(1, 3), b"other", 409), (offset(2, 6), b"later", 410)],
-    ids=["same-offset", "later-offset"],
 )
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
-def test_an_upload_that_was_overtaken_leaves_nothing_behind(
+@for_each("chunked", [False, True])
+def test_an_upload_that_is_superseded_meanwhile_leaves_no_file(
     api: Api, at: str, body: bytes, status: int, chunked: bool
 ) -> None:
-    """While it was on its way another snapshot came to be there, or after it."""
+    """During the upload another snapshot is published at its offset or a later one."""
     path = new_stream(api, TEXT, b"abc", b"def")
     before = snapshot_files(api)
     with Upload(api, path, offset(1, 3), NOISE, chunked=chunked) as upload:
@@ -356,41 +355,41 @@ def test_an_upload_to_a_stream_that_is_deleted_meanwhile_is_404(api: Api) -> Non
     wait_for_files(api, before, 0)
 
 
-@pytest.mark.parametrize("size", [1000, len(NOISE)], ids=["small", "large"])
+@for_each("size", [1000, len(NOISE)])
 def test_an_upload_is_not_applied_to_a_stream_that_was_created_meanwhile(
     api: Api, size: int
 ) -> None:
     """
-    A snapshot is of the stream that was there when its upload began.
+    A snapshot belongs to the stream that existed when its upload started.
 
-    Another one of the same name, whose offsets happen to look the same, never had that content.
+    Another stream of the same name can have the same offsets, but never had that content.
     """
     path = new_stream(api, TEXT, b"abc", b"def")
     before = snapshot_files(api)
     with Upload(api, path, offset(1, 3), NOISE[:size], expect="100-continue") as upload:
-        # From here on the server has looked at the stream.
+        # Now the server has resolved the stream.
         assert upload.connection.read_head().status == 100
         assert api.request("DELETE", path).status == 204
         api.create(body=b"xyz", path=path)
-        answer = upload.finish()
+        response = upload.finish()
     assert "stream-snapshot-offset" not in api.head(path).headers
-    check_problem(answer, 404, "stream-not-found")
+    check_problem(response, 404, "stream-not-found")
     assert api.get(path, "offset=-1").body == b"xyz"
     wait_for_files(api, before, 0)
 
 
-# -- uploads beside others -------------------------------------------------------------------------
+# -- concurrent uploads ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1000, len(NOISE)], ids=["small", "large"])
-def test_two_uploads_of_the_same_at_one_offset_are_both_204(api: Api, size: int) -> None:
-    """And there is one file, not two."""
+@for_each("size", [1000, len(NOISE)])
+def test_two_identical_uploads_at_one_offset_are_both_204(api: Api, size: int) -> None:
+    """With one file."""
     path = new_stream(api, TEXT, b"abc")
     before = snapshot_files(api)
     uploads = [Upload(api, path, offset(1, 3), NOISE[:size]) for _ in range(2)]
     for upload in uploads:
         upload.send(size // 2)
-    assert [answer.status for answer in together([upload.finish for upload in uploads])] == [
+    assert [response.status for response in together([upload.finish for upload in uploads])] == [
         204
     ] * 2
     for upload in uploads:
@@ -399,18 +398,18 @@ def test_two_uploads_of_the_same_at_one_offset_are_both_204(api: Api, size: int)
     wait_for_files(api, before, int(size > INLINE_BYTES_MAX))
 
 
-@pytest.mark.parametrize("sizes", [(1000, 1000), (1000, len(NOISE)), (len(NOISE), len(NOISE))])
+@for_each("sizes", [(1000, 1000), (1000, len(NOISE)), (len(NOISE), len(NOISE))])
 def test_of_two_different_uploads_at_one_offset_one_is_204_and_one_409(
     api: Api, sizes: tuple[int, int]
 ) -> None:
-    """Visible is the one that was told 204, whole."""
+    """The one with 204 is visible, and complete."""
     path = new_stream(api, TEXT, b"abc")
     before = snapshot_files(api)
     bodies = [b"1" + NOISE[1 : sizes[0]], b"2" + NOISE[1 : sizes[1]]]
     uploads = [Upload(api, path, offset(1, 3), body) for body in bodies]
     for upload in uploads:
         upload.send(len(upload.body) // 2)
-    statuses = [answer.status for answer in together([upload.finish for upload in uploads])]
+    statuses = [response.status for response in together([upload.finish for upload in uploads])]
     for upload in uploads:
         upload.connection.close()
     assert sorted(statuses) == [204, 409]
@@ -420,7 +419,7 @@ def test_of_two_different_uploads_at_one_offset_one_is_204_and_one_409(
 
 
 def test_of_many_uploads_to_one_stream_the_latest_offset_wins(api: Api) -> None:
-    """Each is told 204 or, where a later one came before it, 410; the last offset is visible."""
+    """Each is 204, or 410 after a later one; the snapshot at the last offset is visible."""
     count = 8
     path = new_stream(api, TEXT, *[b"m"] * count)
     before = snapshot_files(api)
@@ -430,7 +429,7 @@ def test_of_many_uploads_to_one_stream_the_latest_offset_wins(api: Api) -> None:
     ]
     for upload in uploads:
         upload.send(INLINE_BYTES_MAX)
-    statuses = [answer.status for answer in together([upload.finish for upload in uploads])]
+    statuses = [response.status for response in together([upload.finish for upload in uploads])]
     for upload in uploads:
         upload.connection.close()
     assert set(statuses) <= {204, 410}
@@ -442,9 +441,9 @@ def test_of_many_uploads_to_one_stream_the_latest_offset_wins(api: Api) -> None:
 
 def test_snapshot_creation_does_not_block_concurrent_appends(api: Api) -> None:
     """
-    Appends and reads of the same stream go on during an upload, and are not folded into it.
+    Appends and reads of the same stream work during an upload.
 
-    Method: half of the body, then everything else that can be done with a stream, then the rest.
+    Method: send half of the body, then every other operation on the stream, then the rest.
     """
     path = new_stream(api, TEXT, b"abc")
     before = snapshot_files(api)
@@ -458,17 +457,17 @@ def test_snapshot_creation_does_not_block_concurrent_appends(api: Api) -> None:
         assert "stream-snapshot-offset" not in api.head(path).headers
         with api.sse(path, f"offset={offset(1, 3)}") as events:
             assert events.next().data.endswith("<49>")
-        answer = upload.finish()
-    assert (answer.status, answer.headers["stream-up-to-date"]) == (204, "false")
+        response = upload.finish()
+    assert (response.status, response.headers["stream-up-to-date"]) == (204, "false")
     assert read_snapshot(api, path, offset(1, 3)) == NOISE
     expected = b"".join(b"<%d>" % number for number in range(50))
     assert api.get(path, f"offset={offset(1, 3)}").body == expected
     assert bootstrap(api, path).messages == [b"<%d>" % number for number in range(50)]
 
 
-@pytest.mark.parametrize("size", [1000, 2 * CHUNK_BYTES], ids=["small", "large"])
-def test_requests_behind_an_upload_are_answered_in_order(api: Api, size: int) -> None:
-    """Pipelined on one connection, an upload among them and one behind it: each in its turn."""
+@for_each("size", [1000, 2 * CHUNK_BYTES])
+def test_requests_pipelined_behind_an_upload_are_processed_in_order(api: Api, size: int) -> None:
+    """Pipelined on one connection, with two uploads among them."""
     path = new_stream(api, TEXT, b"abc", b"def")
     first, second = offset(1, 3), offset(2, 6)
     with api.connect(30.0) as connection:
@@ -489,21 +488,31 @@ def test_requests_behind_an_upload_are_answered_in_order(api: Api, size: int) ->
                 headers = {"Content-Type": TEXT} if body is not None else {}
                 connection.send_request(method, target, headers, body)
 
-        # A client that sends so much must read at the same time.
+        # A client that sends this much must read at the same time.
         sending = threading.Thread(target=send)
         sending.start()
-        answers = [connection.read_response(method) for method, _, _ in requests]
+        responses = [connection.read_response(method) for method, _, _ in requests]
         sending.join()
-    assert [answer.status for answer in answers] == [200, 204, 307, 200, 204, 410, 200, 204, 200]
-    assert "stream-snapshot-offset" not in answers[0].headers
-    assert answers[2].headers["location"].endswith(first)
-    assert answers[3].body == b"def"
-    assert answers[6].body == NOISE[-size:]
-    assert answers[8].body == b"ghi"
+    assert [response.status for response in responses] == [
+        200,
+        204,
+        307,
+        200,
+        204,
+        410,
+        200,
+        204,
+        200,
+    ]
+    assert "stream-snapshot-offset" not in responses[0].headers
+    assert responses[2].headers["location"].endswith(first)
+    assert responses[3].body == b"def"
+    assert responses[6].body == NOISE[-size:]
+    assert responses[8].body == b"ghi"
 
 
-def test_a_refused_upload_behind_other_requests_is_answered_in_its_turn(api: Api) -> None:
-    """What came before it is answered first, then it, and then the connection may end."""
+def test_a_rejected_upload_behind_other_requests_gets_its_response_in_order(api: Api) -> None:
+    """After the responses to earlier requests; then the connection may close."""
     path = new_stream(api, TEXT, b"abc")
     with api.connect(30.0) as connection:
         for _ in range(3):
@@ -514,8 +523,8 @@ def test_a_refused_upload_behind_other_requests_is_answered_in_its_turn(api: Api
         check_problem(connection.read_response("PUT"), 409, "snapshot-beyond-tail")
 
 
-def test_a_refused_small_upload_leaves_the_connection_usable(api: Api) -> None:
-    """Its body was read; what follows is the next request."""
+def test_the_connection_can_be_reused_after_a_rejected_small_upload(api: Api) -> None:
+    """The server has read its body."""
     path = new_stream(api, TEXT, b"abc")
     with api.connect() as connection:
         for _ in range(3):
@@ -527,8 +536,8 @@ def test_a_refused_small_upload_leaves_the_connection_usable(api: Api) -> None:
 # -- space -----------------------------------------------------------------------------------------
 
 
-def test_the_files_of_superseded_snapshots_disappear(api: Api) -> None:
-    """However many there were, one is left; a small one that replaces it leaves none."""
+def test_the_files_of_superseded_snapshots_are_removed(api: Api) -> None:
+    """One file is left; a small snapshot that replaces it leaves none."""
     path = new_stream(api, TEXT, *[b"m"] * 6)
     before = snapshot_files(api)
     for number in range(5):
@@ -540,7 +549,7 @@ def test_the_files_of_superseded_snapshots_disappear(api: Api) -> None:
     assert read_snapshot(api, path, offset(5, 5)) == b"small"
 
 
-def test_the_file_of_a_deleted_streams_snapshot_disappears(api: Api) -> None:
+def test_the_snapshot_file_of_a_deleted_stream_is_removed(api: Api) -> None:
     path = new_stream(api, TEXT, b"abc")
     before = snapshot_files(api)
     publish(api, path, offset(1, 3), NOISE)
@@ -550,7 +559,7 @@ def test_the_file_of_a_deleted_streams_snapshot_disappears(api: Api) -> None:
 
 
 def test_a_file_stays_while_it_is_read(api: Api) -> None:
-    """A download of a superseded snapshot goes on to its end; then the file goes."""
+    """A download of a superseded snapshot completes; then the file is removed."""
     large = NOISE * 4
     path = new_stream(api, TEXT, b"abc", b"def")
     before = snapshot_files(api)
@@ -560,7 +569,7 @@ def test_a_file_stays_while_it_is_read(api: Api) -> None:
         connection.send_request("GET", f"{path}/snapshot/{offset(1, 3)}")
         head = connection.read_head()
         publish(api, path, offset(2, 6), b"state")
-        # Another stream's file, superseded later, is gone: so the background has been here.
+        # A file superseded later is gone, so reclamation has run.
         other = new_stream(api, TEXT, b"abc")
         publish(api, other, START, NOISE)
         wait_for_files(api, before, 2)

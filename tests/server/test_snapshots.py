@@ -1,4 +1,4 @@
-"""X§2, X§5: snapshots are published, found, read, replaced, and never in the way of the stream."""
+"""X§2, X§5: publishing, finding, reading and replacing snapshots."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from tests.server.conftest import Start
 from tests.server.test_compression import DECODERS
 from tests.support.http import request
+from tests.support.looping import for_each
 from tests.support.publishing import (
     INLINE_BYTES_MAX,
     JSON,
@@ -40,7 +41,7 @@ TEXTUAL = b"A snapshot that can be made smaller. " * 100
 # -- X§2.1: offsets --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content_type", "appends"),
     [(JSON, [b'[1,"two",[3]]', b"4"]), (TEXT, [b"abc", b"d", b"ef"])],
 )
@@ -48,10 +49,10 @@ def test_reads_snapshots_and_bootstrap_have_the_same_message_boundaries(
     api: Api, content_type: str, appends: list[bytes]
 ) -> None:
     """
-    One consistent retained-message boundary model across reads, snapshot offsets and bootstrap.
+    Reads, snapshots and bootstrap have one consistent model of retained message boundaries.
 
-    Method: every pair of numbers up to the tail, in order. Where a read may start, a snapshot may
-    be published, and bootstrap has one part for each message that the read returns; nowhere else.
+    Method: try every pair of numbers up to the tail, in order. A snapshot can be published exactly
+    where a read can start, and bootstrap has one part for each message that the read returns.
     """
     path = new_stream(api, content_type, *appends)
     messages, size = map(int, api.tail(path).split("_"))
@@ -67,16 +68,16 @@ def test_reads_snapshots_and_bootstrap_have_the_same_message_boundaries(
 
 
 def test_every_stream_next_offset_is_a_snapshot_offset(api: Api) -> None:
-    """Whatever answer it came with: of a create, an append, a read, HEAD or a snapshot."""
+    """From the response to a create, an append, a read, HEAD or a snapshot."""
     path = api.in_bucket(api.new_bucket(), "s")
-    answers = [api.request("PUT", path, {"Content-Type": TEXT}, b"one")]
-    publish(api, path, answers[-1].headers["stream-next-offset"])
-    answers.append(api.post(path, b"two"))
-    publish(api, path, answers[-1].headers["stream-next-offset"])
-    before = answers[-1].headers["stream-next-offset"]
+    responses = [api.request("PUT", path, {"Content-Type": TEXT}, b"one")]
+    publish(api, path, responses[-1].headers["stream-next-offset"])
+    responses.append(api.post(path, b"two"))
+    publish(api, path, responses[-1].headers["stream-next-offset"])
+    before = responses[-1].headers["stream-next-offset"]
     api.append(path, b"three")
-    answers.append(api.get(path, f"offset={before}"))
-    publish(api, path, answers[-1].headers["stream-next-offset"])
+    responses.append(api.get(path, f"offset={before}"))
+    publish(api, path, responses[-1].headers["stream-next-offset"])
     api.append(path, b"four")
     publish(api, path, api.head(path).headers["stream-next-offset"])
     again = api.get(f"{path}/snapshot/{api.tail(path)}")
@@ -86,17 +87,17 @@ def test_every_stream_next_offset_is_a_snapshot_offset(api: Api) -> None:
 # -- X§2.2: publish --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("body", [b"", b"state", LARGE], ids=["empty", "small", "large"])
+@for_each("body", [b"", b"state", LARGE])
 def test_publish_is_204(api: Api, body: bytes) -> None:
-    """With no body, and with where the stream goes on from there."""
+    """Without a body, and with Stream-Next-Offset."""
     path = new_stream(api, TEXT, b"abc", b"def")
-    answer = put_snapshot(api, path, offset(1, 3), body)
-    assert (answer.status, answer.body) == (204, b"")
-    check_common(answer)
-    assert answer.headers["stream-snapshot-offset"] == offset(1, 3)
-    assert answer.headers["stream-next-offset"] == offset(1, 3)
-    assert answer.headers["stream-up-to-date"] == "false"
-    assert answer.headers["cache-control"] == "no-store"
+    response = put_snapshot(api, path, offset(1, 3), body)
+    assert (response.status, response.body) == (204, b"")
+    check_common(response)
+    assert response.headers["stream-snapshot-offset"] == offset(1, 3)
+    assert response.headers["stream-next-offset"] == offset(1, 3)
+    assert response.headers["stream-up-to-date"] == "false"
+    assert response.headers["cache-control"] == "no-store"
     assert read_snapshot(api, path, offset(1, 3)) == body
 
 
@@ -117,54 +118,55 @@ MALFORMED = [
     "+000000000000001_0000000000000003",
     "%200000000000000001_0000000000000003",
     "0000000000000001_0000000000000003%00",
-    # Digits to Python's `int`, and to nobody else.
+    # Digits that only Python's `int` accepts.
     "%D9%A00000000000000001_0000000000000003",
     "000000000000000%D9%A1_0000000000000003",
 ]
 
 
-@pytest.mark.parametrize("token", MALFORMED)
-def test_an_offset_that_is_invalid_is_400(api: Api, token: str) -> None:
-    """Sentinels of reads too: a snapshot covers a range that ends at a message."""
+@for_each("token", MALFORMED)
+def test_an_invalid_offset_is_400(api: Api, token: str) -> None:
+    """Also the sentinels of reads: a snapshot covers a range that ends at a message."""
     path = new_stream(api, TEXT, b"abc", b"def")
     check_problem(put_snapshot(api, path, token, b"state"), 400, "offset-invalid")
     assert "stream-snapshot-offset" not in api.head(path).headers
 
 
-@pytest.mark.parametrize("end", ["%0A", "%0D%0A", "%20"])
-def test_an_offset_ends_where_it_ends(api: Api, end: str) -> None:
-    """What a `$` in a pattern forgives is 400 too; a framework above the app may say why."""
+@for_each("end", ["%0A", "%0D%0A", "%20"])
+def test_an_offset_with_a_trailing_newline_is_400(api: Api, end: str) -> None:
+    """`$` in a pattern would accept it; an ASGI framework may respond first."""
     path = new_stream(api, TEXT, b"abc", b"def")
     check_problem(put_snapshot(api, path, offset(1, 3) + end, b"state"), 400)
     assert "stream-snapshot-offset" not in api.head(path).headers
 
 
-@pytest.mark.parametrize(
+@for_each(
     "at",
     [offset(0, 1), offset(1, 1), offset(1, 4), offset(0, 3), offset(2, 3), offset(1, 6)],
-    ids=["inside", "inside-as-1", "between", "fewer-messages", "more-messages", "tail-as-1"],
 )
 def test_an_offset_that_is_not_a_message_boundary_is_400(api: Api, at: str) -> None:
-    """Inside a message, or with the wrong number of messages before it."""
+    """Inside a message, or with the wrong message number."""
     path = new_stream(api, TEXT, b"abc", b"def")
     check_problem(put_snapshot(api, path, at, b"state"), 400, "offset-misaligned")
     assert "stream-snapshot-offset" not in api.head(path).headers
 
 
-@pytest.mark.parametrize("at", [offset(0, 2), offset(2, 2), offset(1, 3), offset(2, 5)])
+@for_each("at", [offset(0, 2), offset(2, 2), offset(1, 3), offset(2, 5)])
 def test_an_offset_inside_an_element_of_a_json_batch_is_400(api: Api, at: str) -> None:
-    """A batch has boundaries between its elements, and none elsewhere."""
+    """A batch has boundaries only between its elements."""
     # Stored as `1,` `"two",` `3,`.
     path = new_stream(api, JSON, b'[1,"two",3]')
     check_problem(put_snapshot(api, path, at, b"state"), 400, "offset-misaligned")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("at", "rest"),
     [(START, b'[1,"two",3]'), (offset(1, 2), b'["two",3]'), (offset(2, 8), b"[3]")],
 )
-def test_a_snapshot_between_the_elements_of_a_json_batch(api: Api, at: str, rest: bytes) -> None:
-    """Though they came in one request."""
+def test_a_snapshot_can_be_between_the_elements_of_a_json_batch(
+    api: Api, at: str, rest: bytes
+) -> None:
+    """Though they were appended in one request."""
     path = new_stream(api, JSON, b'[1,"two",3]')
     publish(api, path, at, b"state")
     assert api.get(path, f"offset={at}").body == rest
@@ -175,7 +177,7 @@ def test_a_snapshot_between_the_elements_of_a_json_batch(api: Api, at: str, rest
 
 
 def test_publish_to_a_stream_that_does_not_exist_is_404(api: Api) -> None:
-    """Nor does it create one; a bucket that is not there is 404 too."""
+    """And creates none; a missing bucket is 404 too."""
     path = api.in_bucket(api.new_bucket(), "none")
     for body in (b"state", LARGE):
         check_problem(put_snapshot(api, path, START, body), 404, "stream-not-found")
@@ -184,38 +186,36 @@ def test_publish_to_a_stream_that_does_not_exist_is_404(api: Api) -> None:
     assert api.head(path).status == 404
 
 
-@pytest.mark.parametrize(
-    "at", [offset(3, 7), offset(2, 7), offset(3, 6), "9" * 16 + "_" + "9" * 16]
-)
+@for_each("at", [offset(3, 7), offset(2, 7), offset(3, 6), "9" * 16 + "_" + "9" * 16])
 def test_an_offset_past_the_tail_is_409(api: Api, at: str) -> None:
-    """By its bytes, by its messages, or by both."""
+    """In bytes, in messages, or in both."""
     path = new_stream(api, TEXT, b"abc", b"def")
     check_problem(put_snapshot(api, path, at, b"state"), 409, "snapshot-beyond-tail")
     assert "stream-snapshot-offset" not in api.head(path).headers
 
 
-def test_an_offset_past_the_tail_is_one_once_the_stream_is_there(api: Api) -> None:
-    """409 is not for ever: the client appends first, then publishes."""
+def test_an_offset_past_the_tail_is_accepted_once_the_stream_reaches_it(api: Api) -> None:
+    """After the 409 the client appends, then publishes again."""
     path = new_stream(api, TEXT, b"abc")
     assert put_snapshot(api, path, offset(2, 6), b"state").status == 409
     assert api.append(path, b"def") == offset(2, 6)
     publish(api, path, offset(2, 6), b"state")
 
 
-@pytest.mark.parametrize("at", [START, offset(1, 3), offset(1, 1)])
+@for_each("at", [START, offset(1, 3), offset(1, 1)])
 def test_an_offset_before_the_earliest_retained_one_is_410(api: Api, at: str) -> None:
-    """With what is the earliest; the visible snapshot stays."""
+    """With the earliest offset; the visible snapshot does not change."""
     path = new_stream(api, TEXT, b"abc", b"def", b"ghi")
     publish(api, path, offset(2, 6), b"state")
-    answer = put_snapshot(api, path, at, b"older")
-    check_problem(answer, 410, "offset-gone")
-    assert answer.headers["stream-earliest-offset"] == offset(2, 6)
+    response = put_snapshot(api, path, at, b"older")
+    check_problem(response, 410, "offset-gone")
+    assert response.headers["stream-earliest-offset"] == offset(2, 6)
     assert read_snapshot(api, path, offset(2, 6)) == b"state"
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+@for_each("chunked", [False, True])
 def test_a_snapshot_over_the_size_limit_is_413(start: Start, chunked: bool) -> None:
-    """One of exactly the limit is not; appends have a limit of their own."""
+    """One of exactly the limit is accepted; appends have their own limit."""
     api = Api(start(*LIMITED))
     most = int(LIMITED[1])
     path = new_stream(api, TEXT, b"x" * (most + 1), b"y")
@@ -224,14 +224,14 @@ def test_a_snapshot_over_the_size_limit_is_413(start: Start, chunked: bool) -> N
     if chunked:
         headers = {"Transfer-Encoding": "chunked"}
         body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-    answer = put_snapshot(api, path, offset(2, most + 2), body, headers=headers)
-    check_problem(answer, 413, "snapshot-too-large")
+    response = put_snapshot(api, path, offset(2, most + 2), body, headers=headers)
+    check_problem(response, 413, "snapshot-too-large")
     assert api.head(path).headers["stream-snapshot-offset"] == offset(1, most + 1)
     assert read_snapshot(api, path, offset(1, most + 1)) == b"s" * most
     api.close()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content_type",
     [
         TEXT,
@@ -242,7 +242,7 @@ def test_a_snapshot_over_the_size_limit_is_413(start: Start, chunked: bool) -> N
     ],
 )
 def test_the_content_type_is_stored_and_returned_exactly(api: Api, content_type: str) -> None:
-    """On every later read: of the snapshot, of its head, and in bootstrap."""
+    """By GET and HEAD of the snapshot, and in bootstrap."""
     path = new_stream(api, OCTETS, b"abc")
     publish(api, path, offset(1, 3), b"state", content_type)
     target = f"{path}/snapshot/{offset(1, 3)}"
@@ -252,56 +252,56 @@ def test_the_content_type_is_stored_and_returned_exactly(api: Api, content_type:
     assert api.head(path).headers["content-type"] == OCTETS
 
 
-@pytest.mark.parametrize("stream_type", [TEXT, JSON])
+@for_each("stream_type", [TEXT, JSON])
 def test_the_content_type_defaults_to_application_octet_stream(api: Api, stream_type: str) -> None:
-    """Not to that of the stream."""
+    """Not to the content type of the stream."""
     path = new_stream(api, stream_type, b"1")
     publish(api, path, api.tail(path), b"state")
     assert api.get(f"{path}/snapshot/{api.tail(path)}").headers["content-type"] == OCTETS
 
 
-@pytest.mark.parametrize("content_type", ["nonsense", "a/b, c/d", "text/plain x", "té/xt", "/"])
-def test_a_content_type_that_is_none_is_400(api: Api, content_type: str) -> None:
+@for_each("content_type", ["nonsense", "a/b, c/d", "text/plain x", "té/xt", "/"])
+def test_an_invalid_content_type_is_400(api: Api, content_type: str) -> None:
     path = new_stream(api, TEXT, b"abc")
     check_problem(put_snapshot(api, path, offset(1, 3), b"state", content_type), 400)
     assert "stream-snapshot-offset" not in api.head(path).headers
 
 
-@pytest.mark.parametrize("body", [b"state", LARGE], ids=["small", "large"])
+@for_each("body", [b"state", LARGE])
 def test_two_content_types_are_400(api: Api, body: bytes) -> None:
     path = new_stream(api, TEXT, b"abc")
     with api.connect() as connection:
         twice = [("Content-Type", "text/plain"), ("Content-Type", "text/html")]
-        answer = connection.request("PUT", f"{path}/snapshot/{offset(1, 3)}", twice, body)
-    check_problem(answer, 400)
+        response = connection.request("PUT", f"{path}/snapshot/{offset(1, 3)}", twice, body)
+    check_problem(response, 400)
     assert "stream-snapshot-offset" not in api.head(path).headers
 
 
-def test_a_compressed_snapshot_is_refused(api: Api) -> None:
-    """It would be returned as what it is not; `identity` is no coding."""
+def test_a_snapshot_with_a_content_encoding_is_rejected(api: Api) -> None:
+    """It would be returned without the header; `identity` is accepted."""
     path = new_stream(api, TEXT, b"abc")
     headers = {"Content-Encoding": "gzip"}
-    answer = put_snapshot(api, path, offset(1, 3), b"state", headers=headers)
-    check_problem(answer, 415, "content-coding-refused")
+    response = put_snapshot(api, path, offset(1, 3), b"state", headers=headers)
+    check_problem(response, 415, "content-coding-refused")
     assert "stream-snapshot-offset" not in api.head(path).headers
     headers = {"Content-Encoding": "identity"}
     assert put_snapshot(api, path, offset(1, 3), b"state", headers=headers).status == 204
 
 
-@pytest.mark.parametrize("body", [b"", b"state", LARGE], ids=["empty", "small", "large"])
+@for_each("body", [b"", b"state", LARGE])
 def test_the_same_snapshot_again_is_204(api: Api, body: bytes) -> None:
-    """A client that lost the response may ask again; nothing changes."""
+    """A client that lost the response can retry; nothing changes."""
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), body, TEXT)
     before = api.get(f"{path}/snapshot/{offset(1, 3)}")
-    answer = put_snapshot(api, path, offset(1, 3), body, TEXT)
-    assert answer.status == 204
-    assert answer.headers["stream-snapshot-offset"] == offset(1, 3)
+    response = put_snapshot(api, path, offset(1, 3), body, TEXT)
+    assert response.status == 204
+    assert response.headers["stream-snapshot-offset"] == offset(1, 3)
     after = api.get(f"{path}/snapshot/{offset(1, 3)}")
     assert (after.body, after.headers["etag"]) == (body, before.headers["etag"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "content_type"),
     [
         (b"other", TEXT),
@@ -315,22 +315,20 @@ def test_the_same_snapshot_again_is_204(api: Api, body: bytes) -> None:
 def test_another_snapshot_at_the_same_offset_is_409(
     api: Api, body: bytes, content_type: str | None
 ) -> None:
-    """Other bytes or another type; the one that clients may have seen stays as it is."""
+    """Other bytes or another type; the visible snapshot does not change."""
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), b"state", TEXT)
     before = api.get(f"{path}/snapshot/{offset(1, 3)}")
-    answer = put_snapshot(api, path, offset(1, 3), body, content_type)
-    check_problem(answer, 409, "snapshot-conflict")
+    response = put_snapshot(api, path, offset(1, 3), body, content_type)
+    check_problem(response, 409, "snapshot-conflict")
     after = api.get(f"{path}/snapshot/{offset(1, 3)}")
     assert (after.body, after.headers["content-type"]) == (b"state", TEXT)
     assert after.headers["etag"] == before.headers["etag"]
 
 
-@pytest.mark.parametrize("sizes", list(itertools.product([10, len(LARGE)], repeat=2)))
-def test_a_new_snapshot_replaces_the_visible_one_immediately(
-    api: Api, sizes: tuple[int, int]
-) -> None:
-    """The old one is 404 at once, everywhere the new one is named."""
+@for_each("sizes", list(itertools.product([10, len(LARGE)], repeat=2)))
+def test_a_new_snapshot_replaces_the_visible_one_at_once(api: Api, sizes: tuple[int, int]) -> None:
+    """The old one is 404, and all headers name the new one."""
     path = new_stream(api, TEXT, b"abc", b"def")
     old, new = LARGE[: sizes[0]], LARGE[-sizes[1] :]
     publish(api, path, offset(1, 3), old, TEXT)
@@ -352,9 +350,9 @@ def test_a_new_snapshot_replaces_the_visible_one_immediately(
 
 def test_every_offset_before_the_snapshot_is_410(api: Api) -> None:
     """
-    With Stream-Earliest-Offset; -1 and a missing offset too, in every mode.
+    With Stream-Earliest-Offset, in every mode; also -1 and a missing offset.
 
-    Whether they ever were boundaries nobody can tell any more.
+    Also offsets that never were message boundaries, which can no longer be determined.
     """
     path = new_stream(api, TEXT, b"abc", b"def", b"ghi")
     publish(api, path, offset(2, 6), b"state")
@@ -363,14 +361,14 @@ def test_every_offset_before_the_snapshot_is_410(api: Api) -> None:
     for mode in ("", "&live=long-poll", "&live=sse"):
         queries += [f"offset={at}{mode}" for at in gone]
     for query in queries:
-        answer = api.get(path, query)
-        check_problem(answer, 410, "offset-gone")
-        assert answer.headers["stream-earliest-offset"] == offset(2, 6), query
+        response = api.get(path, query)
+        check_problem(response, 410, "offset-gone")
+        assert response.headers["stream-earliest-offset"] == offset(2, 6), query
 
 
-@pytest.mark.parametrize("mode", ["", "&live=long-poll"])
+@for_each("mode", ["", "&live=long-poll"])
 def test_the_snapshots_offset_and_every_later_one_are_retained(api: Api, mode: str) -> None:
-    """`now` too; misaligned offsets after it are what they were before, 400."""
+    """Also `now`; misaligned offsets after it are 400."""
     path = new_stream(api, TEXT, b"abc", b"def", b"ghi", headers=None)
     publish(api, path, offset(1, 3), b"state")
     assert api.get(path, f"offset={offset(1, 3)}{mode}").body == b"defghi"
@@ -388,25 +386,25 @@ def test_event_streams_start_at_the_snapshots_offset(api: Api) -> None:
         assert events.until(tail=offset(3, 9))[0].data == "defghi"
 
 
-def test_retention_moves_with_every_snapshot(api: Api) -> None:
-    """What was the earliest offset is gone after the next one."""
+def test_every_snapshot_moves_the_earliest_retained_offset(api: Api) -> None:
+    """The previous earliest offset is 410."""
     path = new_stream(api, TEXT)
     tails = [api.append(path, b"message %d" % number) for number in range(5)]
     for earlier, at in itertools.pairwise(tails):
         publish(api, path, at, at.encode())
-        answer = api.get(path, f"offset={earlier}")
-        check_problem(answer, 410, "offset-gone")
-        assert answer.headers["stream-earliest-offset"] == at
+        response = api.get(path, f"offset={earlier}")
+        check_problem(response, 410, "offset-gone")
+        assert response.headers["stream-earliest-offset"] == at
         assert api.get(path, f"offset={at}").status == 200
 
 
-def test_a_snapshot_at_the_start_covers_nothing(api: Api) -> None:
-    """It may be of an empty stream; -1 is before it, and the offset 0 is not."""
+def test_a_snapshot_at_the_start_covers_no_messages(api: Api) -> None:
+    """The stream can be empty; -1 is before the snapshot, and offset 0 is not."""
     path = new_stream(api, TEXT)
     publish(api, path, START, b"initial state")
-    answer = api.get(path, "offset=-1")
-    check_problem(answer, 410, "offset-gone")
-    assert answer.headers["stream-earliest-offset"] == START
+    response = api.get(path, "offset=-1")
+    check_problem(response, 410, "offset-gone")
+    assert response.headers["stream-earliest-offset"] == START
     check_problem(api.get(path), 410, "offset-gone")
     api.append(path, b"abc")
     assert api.get(path, f"offset={START}").body == b"abc"
@@ -416,19 +414,19 @@ def test_a_snapshot_at_the_start_covers_nothing(api: Api) -> None:
     assert found.messages == [b"abc"]
 
 
-def test_a_snapshot_at_the_tail_covers_everything(api: Api) -> None:
-    """Nothing is retained but what comes after it."""
+def test_a_snapshot_at_the_tail_covers_all_messages(api: Api) -> None:
+    """Only later messages are retained."""
     path = new_stream(api, TEXT, b"abc", b"def")
-    answer = put_snapshot(api, path, offset(2, 6), b"state")
-    assert answer.headers["stream-up-to-date"] == "true"
+    response = put_snapshot(api, path, offset(2, 6), b"state")
+    assert response.headers["stream-up-to-date"] == "true"
     assert api.get(path, f"offset={offset(2, 6)}").body == b""
     assert bootstrap(api, path).messages == []
     assert api.append(path, b"ghi") == offset(3, 9)
     assert api.get(path, f"offset={offset(2, 6)}").body == b"ghi"
 
 
-def test_publishing_changes_nothing_else_of_a_stream(api: Api) -> None:
-    """Producers, Stream-Seq, type and tail are what they were."""
+def test_publishing_does_not_change_the_state_of_writers(api: Api) -> None:
+    """Producers, Stream-Seq, type and tail are unchanged."""
     path = new_stream(api, TEXT)
     claim = {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0"}
     api.append(path, b"abc", claim | {"Stream-Seq": "b"})
@@ -439,22 +437,22 @@ def test_publishing_changes_nothing_else_of_a_stream(api: Api) -> None:
     assert api.append(path, b"def", claim | {"Producer-Seq": "1"}) == offset(2, 6)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@for_each("when", ["before", "after"])
 def test_a_closed_stream_can_have_snapshots(api: Api, when: str) -> None:
-    """Closure ends appends and nothing else; the end is still told at the tail."""
+    """Published before or after closure; reads at the tail still have Stream-Closed."""
     path = new_stream(api, TEXT, b"abc", b"def")
     if when == "before":
         publish(api, path, offset(1, 3), b"state")
     api.close_stream(path)
     if when == "after":
         publish(api, path, offset(1, 3), b"state")
-    answer = api.get(path, f"offset={offset(1, 3)}")
-    assert (answer.body, answer.headers["stream-closed"]) == (b"def", "true")
+    response = api.get(path, f"offset={offset(1, 3)}")
+    assert (response.body, response.headers["stream-closed"]) == (b"def", "true")
     check_problem(api.get(path, "offset=-1"), 410, "offset-gone")
     publish(api, path, offset(2, 6), b"last")
     assert read_snapshot(api, path, offset(2, 6)) == b"last"
-    answer = api.get(path, f"offset={offset(2, 6)}&live=long-poll")
-    assert (answer.status, answer.headers["stream-closed"]) == (204, "true")
+    response = api.get(path, f"offset={offset(2, 6)}&live=long-poll")
+    assert (response.status, response.headers["stream-closed"]) == (204, "true")
     head = api.head(path).headers
     assert (head["stream-closed"], head["stream-snapshot-offset"]) == ("true", offset(2, 6))
 
@@ -462,26 +460,26 @@ def test_a_closed_stream_can_have_snapshots(api: Api, when: str) -> None:
 # -- X§2.3: read latest snapshot -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["plain", "caf%C3%A9%20%25%3F", "snapshot", "bootstrap", "a.b"])
-def test_the_latest_snapshot_is_a_307_to_where_it_is(api: Api, name: str) -> None:
-    """The Location is absolute and leads there, whatever the stream is called."""
+@for_each("name", ["plain", "caf%C3%A9%20%25%3F", "snapshot", "bootstrap", "a.b"])
+def test_the_latest_snapshot_is_a_307_to_its_url(api: Api, name: str) -> None:
+    """Location is absolute and correct for any stream name."""
     path = new_stream(api, TEXT, b"abc", b"def", name=name)
     publish(api, path, offset(1, 3), b"state")
-    answer = api.get(f"{path}/snapshot")
-    assert (answer.status, answer.body) == (307, b"")
-    check_common(answer)
-    location = answer.headers["location"]
+    response = api.get(f"{path}/snapshot")
+    assert (response.status, response.body) == (307, b"")
+    check_common(response)
+    location = response.headers["location"]
     assert location == api.url(f"{path}/snapshot/{offset(1, 3)}")
-    assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["stream-snapshot-offset"] == offset(1, 3)
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["stream-snapshot-offset"] == offset(1, 3)
     followed = request("GET", location)
     assert (followed.status, followed.body) == (200, b"state")
     head = api.request("HEAD", f"{path}/snapshot")
     assert (head.status, head.headers["location"]) == (307, location)
 
 
-def test_the_location_is_where_the_client_found_the_server(api: Api) -> None:
-    """Behind a proxy: the host and the scheme that the client used."""
+def test_the_location_has_the_host_and_scheme_of_the_client(api: Api) -> None:
+    """Also behind a proxy."""
     path = new_stream(api, TEXT, b"abc")
     publish(api, path, offset(1, 3), b"state")
     headers = {"Host": "streams.example:8443", "X-Forwarded-Proto": "https"}
@@ -503,11 +501,11 @@ def test_the_latest_snapshot_is_404_when_there_is_none(api: Api) -> None:
 # -- X§2.4: metadata on HEAD -----------------------------------------------------------------------
 
 
-def test_head_says_which_snapshot_is_the_latest(api: Api) -> None:
+def test_head_returns_the_offset_of_the_latest_snapshot(api: Api) -> None:
     """
-    Absent without one; else the one that GET …/snapshot leads to.
+    It is absent without a snapshot, and otherwise the same as in GET …/snapshot.
 
-    Stream-Earliest-Offset is beside it.
+    Stream-Earliest-Offset is present too.
     """
     path = new_stream(api, TEXT, b"abc", b"def")
     head = api.head(path).headers
@@ -524,27 +522,27 @@ def test_head_says_which_snapshot_is_the_latest(api: Api) -> None:
 # -- X§2.5: read snapshot --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("body", [b"", b"state", LARGE], ids=["empty", "small", "large"])
+@for_each("body", [b"", b"state", LARGE])
 def test_a_snapshot_is_returned_with_its_headers(api: Api, body: bytes) -> None:
     """Content-Type, Stream-Snapshot-Offset, Stream-Next-Offset, Stream-Up-To-Date."""
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), body, "text/x-state; v=1")
-    answer = api.get(f"{path}/snapshot/{offset(1, 3)}")
-    assert (answer.status, answer.body) == (200, body)
-    check_common(answer)
-    assert answer.headers["content-type"] == "text/x-state; v=1"
-    assert answer.headers["content-length"] == str(len(body))
-    assert answer.headers["stream-snapshot-offset"] == offset(1, 3)
-    assert answer.headers["stream-next-offset"] == offset(1, 3)
-    assert answer.headers["stream-up-to-date"] == "false"
-    exposed = answer.headers["access-control-expose-headers"].lower()
+    response = api.get(f"{path}/snapshot/{offset(1, 3)}")
+    assert (response.status, response.body) == (200, body)
+    check_common(response)
+    assert response.headers["content-type"] == "text/x-state; v=1"
+    assert response.headers["content-length"] == str(len(body))
+    assert response.headers["stream-snapshot-offset"] == offset(1, 3)
+    assert response.headers["stream-next-offset"] == offset(1, 3)
+    assert response.headers["stream-up-to-date"] == "false"
+    exposed = response.headers["access-control-expose-headers"].lower()
     assert "stream-snapshot-offset" in exposed
     assert "stream-earliest-offset" in exposed
-    rest = api.get(path, f"offset={answer.headers['stream-next-offset']}")
+    rest = api.get(path, f"offset={response.headers['stream-next-offset']}")
     assert rest.body == b"def"
 
 
-def test_stream_up_to_date_says_whether_there_are_updates_beyond_the_snapshot(api: Api) -> None:
+def test_stream_up_to_date_is_false_if_there_are_messages_after_the_snapshot(api: Api) -> None:
     path = new_stream(api, TEXT, b"abc")
     publish(api, path, offset(1, 3), b"state")
     target = f"{path}/snapshot/{offset(1, 3)}"
@@ -567,9 +565,9 @@ def test_head_of_a_snapshot_has_the_headers_of_get(api: Api) -> None:
     }
 
 
-@pytest.mark.parametrize("at", [START, offset(1, 1), offset(2, 6), offset(3, 9)])
+@for_each("at", [START, offset(1, 1), offset(2, 6), offset(3, 9)])
 def test_a_snapshot_that_does_not_exist_is_404(api: Api, at: str) -> None:
-    """Boundary or not, retained or not; and before there is any."""
+    """At any offset, and also before the first snapshot."""
     path = new_stream(api, TEXT, b"abc", b"def")
     check_problem(api.get(f"{path}/snapshot/{at}"), 404, "snapshot-not-found")
     publish(api, path, offset(1, 3), b"state")
@@ -587,9 +585,9 @@ def test_a_snapshot_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
         assert api.head(f"{path}/snapshot/{START}").status == 404
 
 
-@pytest.mark.parametrize("body", [b"", b"state", LARGE], ids=["empty", "small", "large"])
+@for_each("body", [b"", b"state", LARGE])
 def test_if_none_match_is_304(api: Api, body: bytes) -> None:
-    """The bytes are not sent again; what may have changed, up-to-dateness, is told again."""
+    """Without the bytes, but with the current Stream-Up-To-Date."""
     path = new_stream(api, TEXT, b"abc")
     publish(api, path, offset(1, 3), body)
     target = f"{path}/snapshot/{offset(1, 3)}"
@@ -597,17 +595,17 @@ def test_if_none_match_is_304(api: Api, body: bytes) -> None:
     assert etag.startswith('"') and etag.endswith('"')
     api.append(path, b"def")
     for known in (etag, f'"other", {etag}', f"W/{etag}", "*"):
-        answer = api.get(target, headers={"If-None-Match": known})
-        assert (answer.status, answer.body) == (304, b"")
-        assert answer.headers["etag"] == etag
-        assert answer.headers["stream-up-to-date"] == "false"
-        assert answer.headers["cache-control"] == "no-cache"
-    answer = api.get(target, headers={"If-None-Match": '"other"'})
-    assert (answer.status, answer.body) == (200, body)
+        response = api.get(target, headers={"If-None-Match": known})
+        assert (response.status, response.body) == (304, b"")
+        assert response.headers["etag"] == etag
+        assert response.headers["stream-up-to-date"] == "false"
+        assert response.headers["cache-control"] == "no-cache"
+    response = api.get(target, headers={"If-None-Match": '"other"'})
+    assert (response.status, response.body) == (200, body)
 
 
-def test_each_snapshot_has_an_etag_of_its_own(api: Api) -> None:
-    """Also where the bytes are the same, at another offset or of another stream."""
+def test_each_snapshot_has_its_own_etag(api: Api) -> None:
+    """Also for the same bytes at another offset or of another stream."""
     etags = set()
     bucket = api.new_bucket()
     for _ in range(2):
@@ -619,54 +617,54 @@ def test_each_snapshot_has_an_etag_of_its_own(api: Api) -> None:
     assert len(etags) == 4
 
 
-@pytest.mark.parametrize("coding", DECODERS)
-@pytest.mark.parametrize("size", [len(TEXTUAL), 3 << 20], ids=["small", "large"])
-def test_snapshots_are_compressed_when_asked_for(api: Api, coding: str, size: int) -> None:
+@for_each("coding", DECODERS)
+@for_each("size", [len(TEXTUAL), 3 << 20])
+def test_snapshots_are_compressed_if_accepted(api: Api, coding: str, size: int) -> None:
     """Each coding is a variant with its own ETag."""
     body = (TEXTUAL * (size // len(TEXTUAL) + 1))[:size]
     path = new_stream(api, TEXT, b"abc")
     publish(api, path, offset(1, 3), body)
     target = f"{path}/snapshot/{offset(1, 3)}"
-    answer = api.get(target, headers={"Accept-Encoding": coding})
-    assert answer.headers["content-encoding"] == coding
-    assert "accept-encoding" in answer.headers["vary"].lower()
-    assert len(answer.body) < size
-    assert DECODERS[coding](answer.body) == body
+    response = api.get(target, headers={"Accept-Encoding": coding})
+    assert response.headers["content-encoding"] == coding
+    assert "accept-encoding" in response.headers["vary"].lower()
+    assert len(response.body) < size
+    assert DECODERS[coding](response.body) == body
     plain = api.get(target)
     assert "content-encoding" not in plain.headers
     assert plain.body == body
-    assert plain.headers["etag"] != answer.headers["etag"]
-    headers = {"Accept-Encoding": coding, "If-None-Match": answer.headers["etag"]}
+    assert plain.headers["etag"] != response.headers["etag"]
+    headers = {"Accept-Encoding": coding, "If-None-Match": response.headers["etag"]}
     assert api.get(target, headers=headers).status == 304
-    assert api.get(target, headers={"If-None-Match": answer.headers["etag"]}).status == 200
+    assert api.get(target, headers={"If-None-Match": response.headers["etag"]}).status == 200
 
 
-@pytest.mark.parametrize("size", [0, 1024])
+@for_each("size", [0, 1024])
 def test_snapshots_of_up_to_1_kib_are_not_compressed(api: Api, size: int) -> None:
     path = new_stream(api, TEXT, b"abc")
     publish(api, path, offset(1, 3), b"s" * size)
-    answer = api.get(f"{path}/snapshot/{offset(1, 3)}", headers={"Accept-Encoding": "gzip"})
-    assert "content-encoding" not in answer.headers
-    assert answer.body == b"s" * size
+    response = api.get(f"{path}/snapshot/{offset(1, 3)}", headers={"Accept-Encoding": "gzip"})
+    assert "content-encoding" not in response.headers
+    assert response.body == b"s" * size
 
 
 # -- X§2.6: delete snapshot ------------------------------------------------------------------------
 
 
 def test_the_latest_snapshot_cannot_be_deleted(api: Api) -> None:
-    """409, because bootstrap would become incomplete; a snapshot at the start is no exception."""
+    """409, because bootstrap would be incomplete; also for a snapshot at the start."""
     path = new_stream(api, TEXT, b"abc", b"def")
     for at in (START, offset(1, 3), offset(2, 6)):
         publish(api, path, at, at.encode())
-        answer = api.request("DELETE", f"{path}/snapshot/{at}")
-        check_problem(answer, 409, "snapshot-needed")
+        response = api.request("DELETE", f"{path}/snapshot/{at}")
+        check_problem(response, 409, "snapshot-needed")
         assert read_snapshot(api, path, at) == at.encode()
         assert bootstrap(api, path).snapshot.body == at.encode()
 
 
-@pytest.mark.parametrize("at", [START, offset(1, 3), offset(1, 2), offset(9, 99)])
+@for_each("at", [START, offset(1, 3), offset(1, 2), offset(9, 99)])
 def test_delete_of_a_snapshot_that_does_not_exist_is_404(api: Api, at: str) -> None:
-    """None at all, none there, or superseded; the visible one stays."""
+    """With no snapshot, at another offset, or superseded; the visible one stays."""
     path = new_stream(api, TEXT, b"abc", b"def")
     check_problem(api.request("DELETE", f"{path}/snapshot/{at}"), 404, "snapshot-not-found")
     publish(api, path, offset(1, 3), b"old")
@@ -675,9 +673,11 @@ def test_delete_of_a_snapshot_that_does_not_exist_is_404(api: Api, at: str) -> N
     assert read_snapshot(api, path, offset(2, 6)) == b"state"
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-@pytest.mark.parametrize("token", ["-1", "now", "x", "0_0"])
-def test_what_is_no_offset_names_no_snapshot(api: Api, method: str, token: str) -> None:
+@for_each("method", ["GET", "DELETE"])
+@for_each("token", ["-1", "now", "x", "0_0"])
+def test_reading_or_deleting_a_snapshot_at_an_invalid_offset_is_404(
+    api: Api, method: str, token: str
+) -> None:
     """X§2.5 and X§2.6: 404, the snapshot does not exist."""
     path = new_stream(api, TEXT, b"abc")
     publish(api, path, offset(1, 3), b"state")
@@ -695,11 +695,11 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS)
+@for_each("encode", ENCODINGS.values())
 def test_the_offset_in_a_path_may_be_percent_encoded(
     api: Api, encode: Callable[[str], str]
 ) -> None:
-    """For PUT, GET, HEAD and DELETE; it is the same snapshot."""
+    """For PUT, GET, HEAD and DELETE."""
     path = new_stream(api, TEXT, b"abc", b"def")
     encoded = encode(offset(1, 3))
     publish(api, path, encoded, b"state")
@@ -714,16 +714,16 @@ def test_the_offset_in_a_path_may_be_percent_encoded(
     check_problem(put_snapshot(api, path, encoded, b"state"), 410, "offset-gone")
 
 
-def test_the_offset_is_decoded_once(api: Api) -> None:
+def test_the_offset_in_a_path_is_decoded_once(api: Api) -> None:
     path = new_stream(api, TEXT, b"abc")
     check_problem(put_snapshot(api, path, offset(1, 3).replace("_", "%255F")), 400)
 
 
-# -- what snapshots are not ------------------------------------------------------------------------
+# -- other reads and routes ------------------------------------------------------------------------
 
 
 def test_ordinary_reads_never_return_snapshot_bytes(api: Api) -> None:
-    """X§3.4: snapshots are delivered by their own URL and by bootstrap, and by nothing else."""
+    """X§3.4: only the snapshot's URL and bootstrap return them."""
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), b"SNAPSHOT")
     for query in ("offset=-1", f"offset={offset(1, 3)}", "offset=now", f"offset={offset(2, 6)}"):
@@ -738,9 +738,9 @@ def test_ordinary_reads_never_return_snapshot_bytes(api: Api) -> None:
         assert b"def" in events.raw
 
 
-@pytest.mark.parametrize("name", ["snapshot", "bootstrap", f"snapshot/{START}"])
-def test_on_the_base_surface_these_are_streams_like_any_other(api: Api, name: str) -> None:
-    """There are neither snapshots nor bootstraps under /v1/stream, where paths have any depth."""
+@for_each("name", ["snapshot", "bootstrap", f"snapshot/{START}"])
+def test_on_the_base_surface_snapshot_paths_are_ordinary_streams(api: Api, name: str) -> None:
+    """Under /v1/stream paths have any depth, and there are no snapshots or bootstraps."""
     stream = f"{api.server.base_path}/v1/stream/flat-{random.randrange(1 << 60)}"
     api.create(body=b"abc", path=stream)
     assert api.get(f"{stream}/{name}").status == 404
@@ -754,25 +754,25 @@ def test_on_the_base_surface_these_are_streams_like_any_other(api: Api, name: st
     assert api.request("DELETE", f"{stream}/{name}").status == 204
 
 
-@pytest.mark.parametrize("below", ["snapshot", "snapshot/" + START, "bootstrap"])
+@for_each("below", ["snapshot", "snapshot/" + START, "bootstrap"])
 def test_other_methods_are_405(api: Api, below: str) -> None:
-    """With Allow; nothing becomes a stream of that name."""
+    """With Allow; no stream of that name is created."""
     path = new_stream(api, TEXT, b"abc")
     publish(api, path, START, b"state")
     allowed = {"GET", "HEAD", "OPTIONS"} | ({"PUT", "DELETE"} if START in below else set())
     for method in {"GET", "HEAD", "PUT", "POST", "DELETE", "PATCH"} - allowed:
-        answer = api.request(method, f"{path}/{below}", body=b"x")
-        check_problem(answer, 405, "method-not-allowed")
-        assert {name.strip() for name in answer.headers["allow"].split(",")} == allowed
+        response = api.request(method, f"{path}/{below}", body=b"x")
+        check_problem(response, 405, "method-not-allowed")
+        assert {name.strip() for name in response.headers["allow"].split(",")} == allowed
     assert api.request("OPTIONS", f"{path}/{below}").status == 204
 
 
 # -- the end of a stream ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("body", [b"state", LARGE], ids=["small", "large"])
+@for_each("body", [b"state", LARGE])
 def test_a_stream_that_is_deleted_and_created_again_has_no_snapshot(api: Api, body: bytes) -> None:
-    """It is another stream: all its offsets are retained, though they look the same."""
+    """All offsets of the new stream are retained."""
     path = new_stream(api, TEXT, b"abc", b"def")
     publish(api, path, offset(1, 3), body)
     assert api.request("DELETE", path).status == 204
@@ -790,20 +790,20 @@ def test_a_stream_that_is_deleted_and_created_again_has_no_snapshot(api: Api, bo
 
 
 def check_gone(api: Api, path: str) -> None:
-    """A stream that is over has no snapshot either."""
+    """A stream that is gone has no snapshot either."""
     for target in (f"{path}/snapshot", f"{path}/snapshot/{offset(1, 3)}", f"{path}/bootstrap"):
         check_problem(api.get(target), 404, "stream-not-found")
         assert api.head(target).status == 404
     check_problem(put_snapshot(api, path, offset(1, 3), b"state"), 404, "stream-not-found")
-    answer = api.request("DELETE", f"{path}/snapshot/{offset(1, 3)}")
-    check_problem(answer, 404, "stream-not-found")
+    response = api.request("DELETE", f"{path}/snapshot/{offset(1, 3)}")
+    check_problem(response, 404, "stream-not-found")
 
 
 def test_an_expired_stream_is_404(api: Api) -> None:
     """
-    At once, and with the snapshot that it had, whose file disappears.
+    With its snapshot, whose file is removed.
 
-    The URL is then free for a new stream.
+    Then a new stream can be created at the URL.
     """
     before = snapshot_files(api)
     over = new_stream(api, TEXT, headers={"Stream-TTL": "0"})
@@ -811,7 +811,7 @@ def test_an_expired_stream_is_404(api: Api) -> None:
     path = api.create(
         body=b"abc", headers={"Stream-TTL": "1"}, path=api.in_bucket(api.new_bucket(), "s")
     )
-    # On a machine that stands still for a second it is over already.
+    # On a busy machine the stream may have expired already.
     assert put_snapshot(api, path, offset(1, 3), LARGE).status in (204, 404)
     wait_until("the stream expires", lambda: api.head(path).status == 404)
     check_gone(api, path)
@@ -821,7 +821,7 @@ def test_an_expired_stream_is_404(api: Api) -> None:
 
 
 def aged_streams(api: Api, count: int) -> list[str]:
-    """Streams with a snapshot, whose sliding TTL of 100 s has begun to run out."""
+    """Streams with a snapshot, and with less than 100 s left of a sliding TTL of 100 s."""
     messages = [b"%d" % number for number in range(10)]
     life = {"Stream-TTL": "100"}
     paths = [new_stream(api, TEXT, *messages, headers=life) for _ in range(count)]
@@ -835,8 +835,8 @@ def ttl(api: Api, path: str) -> int:
     return int(api.head(path).headers["stream-ttl"])
 
 
-def test_sliding_ttl_starts_again_with_a_publish_and_with_every_read(sliding: Api) -> None:
-    """Publishing, reading the snapshot or where it is, and bootstrap: all are uses."""
+def test_a_sliding_ttl_restarts_with_a_publish_and_with_every_read(sliding: Api) -> None:
+    """By publishing, reading the snapshot or its location, and bootstrap."""
 
     unpublished = iter(range(1, 10))
 
@@ -854,18 +854,18 @@ def test_sliding_ttl_starts_again_with_a_publish_and_with_every_read(sliding: Ap
         assert ttl(sliding, path) <= 99
 
         def restarted(act: Callable[[str], int] = act, path: str = path) -> bool:
-            # Within a second of a use the number is 100; then it is less again.
+            # The value is 100 only within a second after the restart.
             assert act(path) in (200, 204, 307)
             return ttl(sliding, path) == 100
 
         wait_until(f"{use} restarts the TTL", restarted, seconds=5.0)
 
 
-def test_sliding_ttl_does_not_start_again_with_head_or_with_what_is_refused(sliding: Api) -> None:
+def test_a_sliding_ttl_does_not_restart_with_head_or_rejected_requests(sliding: Api) -> None:
     """
-    Looking at metadata is no use, of a snapshot or a bootstrap as little as of a stream.
+    HEAD of a stream, a snapshot or a bootstrap does not restart it.
 
-    A refused publish or delete changes nothing, and so not how long the stream lives.
+    Neither does a rejected publish or delete.
     """
     acts: dict[str, Callable[[str], int]] = {
         "HEAD": lambda path: sliding.head(path).status,

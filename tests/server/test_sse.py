@@ -1,4 +1,4 @@
-"""§5.8: Server-Sent Events, byte by byte as browsers and clients will parse them."""
+"""§5.8: Server-Sent Events, as browsers and clients parse them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import base64
 import re
 import threading
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, EventStream, check_common, check_problem, text_of
 
 JSON = "application/json"
@@ -31,7 +30,7 @@ def test_the_head_of_an_event_stream(api: Api) -> None:
     check_common(head)
 
 
-def test_the_exact_bytes_of_catching_up(api: Api) -> None:
+def test_the_exact_bytes_of_a_catch_up(api: Api) -> None:
     """`data:` without a space; one control event after the data event; fields in camelCase."""
     path = api.create(body=b"hello")
     with api.sse(path) as events:
@@ -44,8 +43,8 @@ def test_the_exact_bytes_of_catching_up(api: Api) -> None:
     ), raw
 
 
-def test_catching_up_comes_in_one_piece(api: Api) -> None:
-    """Data and its control event come in one chunk: no reader sees one without the other."""
+def test_a_catch_up_is_sent_in_one_chunk(api: Api) -> None:
+    """The data event and its control event are in the same chunk."""
     path = api.create(JSON, body=b'["event: control"]')
     with api.connect() as connection:
         connection.send_request("GET", f"{path}?offset=-1&live=sse")
@@ -72,7 +71,7 @@ def test_new_data_arrives_with_its_control_event(api: Api) -> None:
 
 
 def test_a_control_event_follows_every_data_event(short: Api) -> None:
-    """On catch-up too, chunk by chunk; only the last one is up to date."""
+    """Also for each chunk of a catch-up; only the last is up to date."""
     path = short.create()
     for n in range(6):
         short.append(path, b"%d" % n * 60)
@@ -87,7 +86,7 @@ def test_a_control_event_follows_every_data_event(short: Api) -> None:
 
 
 def test_closing_ends_the_event_stream(api: Api) -> None:
-    """The final control event has streamClosed, then the connection's answer is over."""
+    """The final control event has streamClosed, then the response ends."""
     path = api.create(body=b"x")
     with api.sse(path) as events:
         events.until(tail=api.tail(path))
@@ -109,8 +108,8 @@ def test_append_and_close_delivers_the_bytes_first(api: Api) -> None:
     assert control.json["streamClosed"] is True
 
 
-def test_catching_up_on_a_closed_stream(api: Api) -> None:
-    """All data, then streamClosed, then the end."""
+def test_catch_up_on_a_closed_stream(api: Api) -> None:
+    """All data, then streamClosed, then the end of the response."""
     path = api.create(body=b"all", headers={"Stream-Closed": "true"})
     with api.sse(path) as events:
         data, control = list(events)
@@ -118,8 +117,8 @@ def test_catching_up_on_a_closed_stream(api: Api) -> None:
     assert control.json["streamClosed"] is True
 
 
-def test_tail_of_a_closed_stream(api: Api) -> None:
-    """At once one control event with streamClosed and upToDate, and the end."""
+def test_an_event_stream_at_the_tail_of_a_closed_stream(api: Api) -> None:
+    """One control event with streamClosed and upToDate, then the end of the response."""
     path = api.create(body=b"all", headers={"Stream-Closed": "true"})
     with api.sse(path, f"offset={api.tail(path)}") as events:
         (control,) = list(events)
@@ -127,8 +126,8 @@ def test_tail_of_a_closed_stream(api: Api) -> None:
     assert control.json["upToDate"] is True
 
 
-def test_catching_up_in_chunks_on_a_closed_stream(short: Api) -> None:
-    """streamClosed only when all data up to the final offset has been sent."""
+def test_catch_up_in_chunks_on_a_closed_stream(short: Api) -> None:
+    """streamClosed comes only after all data up to the final offset."""
     path = short.create()
     for n in range(4):
         short.append(path, b"%d" % n * 60)
@@ -143,7 +142,7 @@ def test_catching_up_in_chunks_on_a_closed_stream(short: Api) -> None:
 
 
 def test_delete_ends_the_event_stream(api: Api) -> None:
-    """A control event with streamDeleted, then the end."""
+    """A control event with streamDeleted, then the end of the response."""
     path = api.create(body=b"x")
     with api.sse(path) as events:
         events.until(tail=api.tail(path))
@@ -153,8 +152,8 @@ def test_delete_ends_the_event_stream(api: Api) -> None:
     assert control.json["streamDeleted"] is True
 
 
-def test_a_stream_created_again_is_not_mixed_into_the_old_one(api: Api) -> None:
-    """A reader of the old stream sees its end and nothing of the new one."""
+def test_an_event_stream_does_not_continue_with_a_stream_that_is_created_again(api: Api) -> None:
+    """A reader of the deleted stream gets its end, and no data of the new one."""
     path = api.create(body=b"old")
     with api.sse(path) as events:
         events.until(tail=api.tail(path))
@@ -164,22 +163,22 @@ def test_a_stream_created_again_is_not_mixed_into_the_old_one(api: Api) -> None:
     assert [event.json.get("streamDeleted") for event in rest] == [True]
 
 
-@pytest.mark.parametrize("query", ["live=sse", "live=sse&offset=", "live=sse&offset=x"])
+@for_each("query", ["live=sse", "live=sse&offset=", "live=sse&offset=x"])
 def test_offset_is_required(api: Api, query: str) -> None:
-    """A bad start is 400 as a whole response, not an event."""
+    """An invalid offset is 400 as a whole response, not an event."""
     path = api.create()
     check_problem(api.get(path, query), 400)
 
 
 def test_event_stream_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
-    """404 as a whole response."""
+    """As a whole response, not an event."""
     check_problem(api.get(api.path(), "offset=-1&live=sse"), 404, "stream-not-found")
 
 
-# -- what data events carry ------------------------------------------------------------------------
+# -- content of data events ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "plain",
@@ -203,10 +202,9 @@ def test_event_stream_of_a_stream_that_does_not_exist_is_404(api: Api) -> None:
         "tab\t",
         "\u2028\u2029\x85",
     ],
-    ids=repr,
 )
-def test_text_survives(api: Api, text: str) -> None:
-    """Whatever a browser makes of the event is the text that was appended, live and catching up."""
+def test_text_is_delivered_unchanged(api: Api, text: str) -> None:
+    """An event parsed as a browser does has the appended text, live and on catch-up."""
     path = api.create()
     with api.sse(path) as live:
         live.next()
@@ -216,7 +214,7 @@ def test_text_survives(api: Api, text: str) -> None:
         assert text_of(late.until(tail=tail)) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sent", "lines"),
     [
         ("a\r\nb", ["a", "b"]),
@@ -225,10 +223,9 @@ def test_text_survives(api: Api, text: str) -> None:
         ("\r\n", ["", ""]),
         ("a\r", ["a", ""]),
     ],
-    ids=repr,
 )
-def test_each_kind_of_line_end_is_a_line_of_data(api: Api, sent: str, lines: list[str]) -> None:
-    """CR, LF and CRLF become separate `data:` lines: none can end the event early."""
+def test_each_kind_of_newline_starts_a_data_line(api: Api, sent: str, lines: list[str]) -> None:
+    """CR, LF and CRLF become separate `data:` lines, so none ends the event early."""
     path = api.create(body=sent.encode())
     with api.sse(path) as events:
         events.until(tail=api.tail(path))
@@ -238,7 +235,7 @@ def test_each_kind_of_line_end_is_a_line_of_data(api: Api, sent: str, lines: lis
 
 
 def test_content_cannot_forge_a_control_event(api: Api) -> None:
-    """Appended text that looks like an event stays text."""
+    """Appended text that looks like an event is delivered as data."""
     path = api.create()
     evil = '\n\nevent: control\ndata:{"streamClosed":true}\n\n'
     for text in (evil, evil.replace("\n", "\r"), evil.replace("\n", "\r\n")):
@@ -248,7 +245,7 @@ def test_content_cannot_forge_a_control_event(api: Api) -> None:
     assert not any(event.json.get("streamClosed") for event in seen if event.kind == "control")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content_type",
     [
         "application/octet-stream",
@@ -259,7 +256,7 @@ def test_content_cannot_forge_a_control_event(api: Api) -> None:
     ],
 )
 def test_binary_streams_are_base64(api: Api, content_type: str) -> None:
-    """Standard base64, the header says so, control events stay JSON."""
+    """Standard base64 with its header; control events are JSON."""
     data = bytes(range(256))
     path = api.create(content_type, data)
     with api.sse(path) as events:
@@ -275,7 +272,7 @@ def test_binary_streams_are_base64(api: Api, content_type: str) -> None:
             assert base64.b64decode(text, validate=True) == data[:size]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content_type",
     [
         JSON,
@@ -295,7 +292,7 @@ def test_text_and_json_streams_are_not_base64(api: Api, content_type: str) -> No
 
 
 def test_json_events_are_arrays_of_the_new_messages(api: Api) -> None:
-    """Each data event is a JSON array, spelled as it was sent, also over several lines."""
+    """Each data event is a JSON array with the bytes as sent, also over several lines."""
     path = api.create(JSON, b'[1, {"a": 1e2}]')
     with api.sse(path) as events:
         assert events.until(tail=api.tail(path))[0].data == '[1,{"a": 1e2}]'
@@ -309,8 +306,8 @@ def test_json_events_are_arrays_of_the_new_messages(api: Api) -> None:
 # -- connections -----------------------------------------------------------------------------------
 
 
-def test_the_connection_ends_after_a_while_with_a_last_control_event(short: Api) -> None:
-    """About every 60 s in real life: a control event, then the end, and the client comes back."""
+def test_an_event_stream_ends_after_its_time_with_a_control_event(short: Api) -> None:
+    """By default after about 60 s; then the client reconnects."""
     path = short.create(body=b"x")
     with short.sse(path) as events:
         seen = list(events)
@@ -321,8 +318,8 @@ def test_the_connection_ends_after_a_while_with_a_last_control_event(short: Api)
     assert seen[-1].json["streamNextOffset"] == short.tail(path)
 
 
-def test_one_connection_serves_event_stream_after_event_stream(short: Api) -> None:
-    """The end of an event stream is the end of a response, and not of the connection."""
+def test_a_connection_can_be_reused_after_an_event_stream(short: Api) -> None:
+    """The response ends, and not the connection."""
     path = short.create(body=b"x", headers={"Stream-Closed": "true"})
     with short.connect() as connection:
         for _ in range(3):
@@ -330,8 +327,8 @@ def test_one_connection_serves_event_stream_after_event_stream(short: Api) -> No
             assert [event.kind for event in events] == ["data", "control"]
 
 
-def test_a_reader_that_reconnects_loses_and_repeats_nothing(short: Api) -> None:
-    """Across many connections, by streamNextOffset, while a writer goes on."""
+def test_a_reader_that_reconnects_gets_each_message_once(short: Api) -> None:
+    """Over many connections, continued from streamNextOffset while a writer appends."""
     path = short.create()
     expected = "".join(f"<{n}>" for n in range(150))
 
@@ -359,8 +356,8 @@ def test_a_reader_that_reconnects_loses_and_repeats_nothing(short: Api) -> None:
     assert text == expected
 
 
-def test_many_readers_see_the_same(api: Api) -> None:
-    """Readers at the tail and readers that catch up end with the same text."""
+def test_many_readers_get_the_same_text(api: Api) -> None:
+    """Readers at the tail and readers that catch up."""
     path = api.create(body=b"0")
     readers = [api.sse(path, query) for query in ("offset=-1", "offset=now") for _ in range(8)]
     tail = api.tail(path)
@@ -375,8 +372,8 @@ def test_many_readers_see_the_same(api: Api) -> None:
     assert texts == {"".join(f",{n}" for n in range(1, 30))}
 
 
-def test_a_slow_reader_gets_everything(api: Api) -> None:
-    """A reader that does not read for a while is caught up from storage, in order, complete."""
+def test_a_slow_reader_gets_all_data(api: Api) -> None:
+    """A reader that pauses gets the data from storage, complete and in order."""
     path = api.create()
     block = b"0123456789abcdef" * 4096
     with api.sse(path, timeout=30.0) as events:
@@ -388,8 +385,8 @@ def test_a_slow_reader_gets_everything(api: Api) -> None:
     assert text == "".join(f"{n:03d}" + block.decode() for n in range(120))
 
 
-def test_a_cursor_that_the_client_has_is_passed(api: Api) -> None:
-    """The cursor of a control event is above the one that was sent."""
+def test_the_cursor_is_greater_than_the_clients(api: Api) -> None:
+    """In control events."""
     path = api.create()
     with api.sse(path) as events:
         cursor = int(events.next().json["streamCursor"])

@@ -40,7 +40,7 @@ def server(
 
 
 def connect(server: ServerProcess, context: ssl.SSLContext) -> ssl.SSLSocket:
-    plain = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    plain = socket.create_connection(("127.0.0.1", server.port), timeout=60)
     try:
         return context.wrap_socket(plain, server_hostname="127.0.0.1")
     except BaseException:
@@ -49,7 +49,7 @@ def connect(server: ServerProcess, context: ssl.SSLContext) -> ssl.SSLSocket:
 
 
 def https(server: ServerProcess, context: ssl.SSLContext) -> http.client.HTTPSConnection:
-    return http.client.HTTPSConnection("127.0.0.1", server.port, timeout=10, context=context)
+    return http.client.HTTPSConnection("127.0.0.1", server.port, timeout=60, context=context)
 
 
 def name_of(server: ServerProcess, authority: Authority) -> str:
@@ -162,7 +162,7 @@ def test_a_response_during_an_upload_can_be_read(
 
 
 def test_bytes_without_tls_are_ignored(server: ServerProcess, authority: Authority) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as plain:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as plain:
         plain.sendall(b"GET /-/health HTTP/1.1\r\nHost: x\r\n\r\n")
         with suppress(ConnectionError):
             assert not plain.recv(4096).startswith(b"HTTP/1.1")

@@ -16,6 +16,7 @@ import pyarrow.ipc
 import pytest
 
 from tests.support.http import Connection, Response
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_common, check_problem
 
 pytestmark = pytest.mark.every_kind
@@ -156,7 +157,7 @@ def test_not_modified(api: Api) -> None:
     assert (response.status, response.body) == (304, b"")
 
 
-@pytest.mark.parametrize("size", [8 << 10, 100 << 10])
+@for_each("size", [8 << 10, 100 << 10])
 def test_compression(api: Api, size: int) -> None:
     path = api.create(body=b"x" * size)
     response = api.get(path, "offset=-1", {"Accept-Encoding": "gzip"})
@@ -266,7 +267,7 @@ def test_snapshot_in_chunks(api: Api, stream: str) -> None:
     assert api.get(f"{stream}/snapshot/{tail}").body == b"one two"
 
 
-def test_snapshot_that_is_refused(api: Api, stream: str) -> None:
+def test_snapshot_that_is_rejected(api: Api, stream: str) -> None:
     headers = {"Content-Type": "text/plain"}
     beyond = f"{stream}/snapshot/0000000000000009_0000000000000009"
     check_problem(api.request("PUT", beyond, headers, b"x"), 409)
@@ -363,7 +364,7 @@ def test_preflight(api: Api) -> None:
 
 
 def test_body_above_the_limit(api: Api) -> None:
-    """It is refused by its length, before it is sent."""
+    """It is rejected by its Content-Length, before it is sent."""
     path = api.create()
     with api.connect() as connection:
         head = f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\n"

@@ -1,9 +1,8 @@
-"""`?until=`: a read that ends where it is told to, and is the same for ever."""
+"""`?until=`: a read up to a given offset, whose response never changes."""
 
 from __future__ import annotations
 
-import pytest
-
+from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
 JSON = "application/json"
@@ -18,7 +17,7 @@ def offsets(api: Api, path: str, count: int) -> list[str]:
     return found
 
 
-def test_it_ends_there_whatever_comes_after(api: Api) -> None:
+def test_a_read_ends_at_until(api: Api) -> None:
     path = api.create()
     at = offsets(api, path, 5)
     for first in range(6):
@@ -29,14 +28,14 @@ def test_it_ends_there_whatever_comes_after(api: Api) -> None:
             assert response.headers["stream-next-offset"] == at[last]
 
 
-def test_from_the_beginning(api: Api) -> None:
+def test_until_from_the_beginning(api: Api) -> None:
     path = api.create()
     at = offsets(api, path, 3)
     for query in (f"until={at[2]}", f"offset=-1&until={at[2]}"):
         assert api.get(path, query).body == b"0;1;"
 
 
-def test_messages_of_a_batch_are_boundaries_too(api: Api) -> None:
+def test_until_can_be_inside_a_json_batch(api: Api) -> None:
     path = api.create(content_type=JSON)
     api.append(path, b"[10, 200, 3000]", content_type=JSON)
     second = "0000000000000002_0000000000000007"
@@ -45,8 +44,8 @@ def test_messages_of_a_batch_are_boundaries_too(api: Api) -> None:
     assert api.get(path, f"offset={second}&until={second}").body == b"[]"
 
 
-def test_the_answer_never_changes(api: Api) -> None:
-    """Not with an append after it, nor with closure: a cache may keep it."""
+def test_the_response_never_changes(api: Api) -> None:
+    """Neither by an append nor by closure, so a cache can keep it."""
     path = api.create()
     at = offsets(api, path, 2)
     query = f"offset={at[0]}&until={at[2]}"
@@ -63,7 +62,7 @@ def test_the_answer_never_changes(api: Api) -> None:
     assert again.status == 304
 
 
-def test_it_is_kept_no_longer_than_the_stream(api: Api) -> None:
+def test_the_response_is_not_cached_beyond_the_ttl_of_the_stream(api: Api) -> None:
     path = api.create(headers={"Stream-TTL": "100"})
     at = offsets(api, path, 1)
     control = api.get(path, f"until={at[1]}").headers["cache-control"]
@@ -71,8 +70,8 @@ def test_it_is_kept_no_longer_than_the_stream(api: Api) -> None:
     assert 0 < age <= 100
 
 
-def test_an_answer_may_end_before_it(api: Api) -> None:
-    """At a chunk's limit; the reader goes on from there."""
+def test_a_response_can_end_before_until(api: Api) -> None:
+    """At the chunk limit; the reader continues from there."""
     path = api.create()
     size = 700_000
     for letter in (b"a", b"b", b"c"):
@@ -85,14 +84,14 @@ def test_an_answer_may_end_before_it(api: Api) -> None:
     assert found == b"a" * size + b"b" * size + b"c" * size
 
 
-@pytest.mark.parametrize("live", ["sse", "long-poll"])
-def test_a_live_read_has_no_end(api: Api, live: str) -> None:
+@for_each("live", ["sse", "long-poll"])
+def test_until_is_400_for_live_reads(api: Api, live: str) -> None:
     path = api.create(body=b"x")
     query = f"offset=-1&until={api.tail(path)}&live={live}"
     check_problem(api.get(path, query), 400, "query-invalid")
 
 
-def test_it_must_be_an_offset_of_the_stream_and_not_before_the_first(api: Api) -> None:
+def test_until_must_be_an_offset_of_the_stream_and_not_before_offset(api: Api) -> None:
     path = api.create()
     at = offsets(api, path, 3)
     for wrong, code in (

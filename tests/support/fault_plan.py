@@ -146,7 +146,7 @@ class Plan:
     def _responses(self, retry_after_s: tuple[int | None, ...]) -> Iterator[tuple[int, int | None]]:
         """Each status with each `Retry-After`, repeatedly."""
         combinations = [(status, after) for after in retry_after_s for status in FAILURES]
-        derive(*self._seed, "answers").shuffle(combinations)
+        derive(*self._seed, "responses").shuffle(combinations)
         while True:
             yield from combinations
             combinations = [(status, after) for status, after in combinations if not after]

@@ -60,7 +60,7 @@ class FaultProxy:
         """The number of times that each fault happened."""
         self.done_sse: Counter[Fault] = Counter()
         """The same for event streams alone."""
-        self.answers: Counter[tuple[int, int | None]] = Counter()
+        self.own_responses: Counter[tuple[int, int | None]] = Counter()
         """Responses by the proxy itself: status and Retry-After."""
         self.exchanges = 0
         """Requests that the server responded to."""
@@ -83,7 +83,8 @@ class FaultProxy:
     ) -> None:
         if error is not None:
             done = {fault.name: count for fault, count in self.done.items()}
-            error.add_note(f"the proxy: {self.exchanges} exchanges, {done}, {dict(self.answers)}")
+            responses = dict(self.own_responses)
+            error.add_note(f"the proxy: {self.exchanges} exchanges, {done}, {responses}")
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -170,7 +171,7 @@ class FaultProxy:
     def _exchange(self, client: Wire, head: bytes) -> None:
         request = Request.parse(head)
         if self._refuse_sse is not None and request.is_sse:
-            self.answers[self._refuse_sse, None] += 1
+            self.own_responses[self._refuse_sse, None] += 1
             client.send(own_response(request, self._refuse_sse))
             return
         plan = self._plan
@@ -281,4 +282,4 @@ class FaultProxy:
             self.done[planned.fault] += 1
             self.done_sse[planned.fault] += planned.is_sse
             if planned.status is not None:
-                self.answers[planned.status, planned.retry_after_s] += 1
+                self.own_responses[planned.status, planned.retry_after_s] += 1

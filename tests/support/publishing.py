@@ -89,7 +89,7 @@ class Bootstrapped:
         return [part.body for part in self.updates]
 
 
-def taken_apart(response: Response) -> Bootstrapped:
+def parse_bootstrap(response: Response) -> Bootstrapped:
     assert response.status == 200, (response.status, response.body)
     snapshot, *updates = parts_of(response.headers["content-type"], response.body)
     return Bootstrapped(
@@ -102,11 +102,11 @@ def taken_apart(response: Response) -> Bootstrapped:
 
 
 def bootstrap(api: Api, path: str) -> Bootstrapped:
-    return taken_apart(api.get(f"{path}/bootstrap"))
+    return parse_bootstrap(api.get(f"{path}/bootstrap"))
 
 
 @contextmanager
-def narrow(api: Api, timeout: float = 60.0) -> Iterator[Connection]:
+def small_buffer_connection(api: Api, timeout: float = 60.0) -> Iterator[Connection]:
     """A connection with a small receive buffer, so that unread bytes stay in the server."""
     with api.connect(timeout) as connection:
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 10)

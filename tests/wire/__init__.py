@@ -1,1 +1,1 @@
-"""HTTP/1.1 over raw sockets: broken, hostile and slow clients against a live server."""
+"""HTTP/1.1 over raw sockets: malformed, hostile and slow requests to a live server."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.server import ServerProcess
 from tests.support.streams import Api
@@ -12,9 +14,22 @@ from tests.support.streams import Api
 BODY_BYTES_MAX = 64 << 10
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the number of generated examples: more in `make test-all`."""
+    wanted = os.environ.get("TAILRACE_FUZZ_EXAMPLES")
+    settings.register_profile(
+        "wire",
+        max_examples=int(wanted or (200 if config.getoption("--all-tests") else 60)),
+        derandomize=wanted is None,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
+
+
 @pytest.fixture(scope="session")
 def wire_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """On RocksDB, so that appends are answered later than reads, as they are for users."""
+    """On RocksDB, so that appends take longer than reads, as in production."""
     data_dir = tmp_path_factory.mktemp("wire")
     options = ("--body-bytes-max", str(BODY_BYTES_MAX), "--long-poll-s", "1")
     with ServerProcess(data_dir, *options) as server:

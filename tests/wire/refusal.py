@@ -1,4 +1,4 @@
-"""What every refusal owes: a problem document, an unchanged stream, a connection with an end."""
+"""Checks of rejected requests: the problem document, the stream and the connection."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def refused(
     closes: bool | None = None,
 ) -> dict[str, Any]:
     """
-    Send raw bytes and expect a refusal that changes nothing; returns the problem document.
+    Send raw bytes that must be rejected without effect; returns the problem document.
 
-    `closes` says whether the connection must end with it; None allows both, but never a connection
-    that hangs: after the response it either takes the next request or is at its end.
+    `closes` is whether the server must close the connection. None allows both: after the response
+    the connection is closed or accepts the next request, and never hangs.
     """
     before = api.facts(path)
     response = exchange(api, raw, path=path, closes=closes)
@@ -33,7 +33,7 @@ def refused(
 
 
 def exchange(api: Api, raw: bytes, *, path: str, closes: bool | None = None) -> Response:
-    """Send raw bytes, read one response, and see that the connection goes on or ends cleanly."""
+    """Send raw bytes, read one response, and check that the connection is usable or closed."""
     with api.connect() as connection:
         connection.send(raw)
         response = connection.read_response()
@@ -48,11 +48,11 @@ def exchange(api: Api, raw: bytes, *, path: str, closes: bool | None = None) -> 
 
 
 def head(request_line: str, *lines: str, host: str | None = "x") -> bytes:
-    """The head of a request; `{…}` is not interpreted, and nothing is added but Host."""
+    """The head of a request with these lines; only Host is added."""
     hosts = [f"Host: {host}"] if host is not None else []
     return "\r\n".join([request_line, *hosts, *lines, "", ""]).encode("latin-1")
 
 
 def post(path: str, *lines: str, body: bytes = b"") -> bytes:
-    """A POST of plain text with these header lines, framed by them alone."""
+    """A POST of plain text; these header lines are its only framing."""
     return head(f"POST {path} HTTP/1.1", "Content-Type: text/plain", *lines) + body

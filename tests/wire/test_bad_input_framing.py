@@ -1,4 +1,4 @@
-"""Requests that are not HTTP/1.1 are refused, and nothing of them reaches a stream."""
+"""Requests that are not valid HTTP/1.1 are rejected, and change no stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.wire.refusal import CONTENT, exchange, head, post, refused
 
 @pytest.fixture
 def path(api: Api) -> str:
-    """A stream with content that must stay as it is."""
+    """A stream whose content must not change."""
     return api.create(body=CONTENT)
 
 
@@ -35,22 +35,22 @@ def path(api: Api) -> str:
         "18446744073709551619",
     ],
 )
-def test_bad_content_length(api: Api, path: str, length: str) -> None:
-    """A Content-Length that is no decimal number, or overflows, is 400."""
+def test_an_invalid_content_length_is_400(api: Api, path: str, length: str) -> None:
+    """Not a decimal number, or an overflow."""
     raw = post(path, f"Content-Length: {length}", body=b"abc")
     refused(api, raw, 400, "request-malformed", path=path, closes=True)
 
 
 @for_each("second", ["3", "4"])
-def test_duplicate_content_length(api: Api, path: str, second: str) -> None:
-    """Two Content-Length headers are 400, even if they agree: proxies may differ about them."""
+def test_two_content_lengths_are_400(api: Api, path: str, second: str) -> None:
+    """Even if they are equal: proxies may treat them differently."""
     raw = post(path, "Content-Length: 3", f"Content-Length: {second}", body=b"abcd")
     refused(api, raw, 400, "request-malformed", path=path, closes=True)
 
 
 @for_each("order", [1, -1])
-def test_content_length_with_transfer_encoding(api: Api, path: str, order: int) -> None:
-    """Both framings in one request are the classic way to smuggle another request in."""
+def test_content_length_with_transfer_encoding_is_400(api: Api, path: str, order: int) -> None:
+    """The classic form of request smuggling."""
     lines = ["Content-Length: 3", "Transfer-Encoding: chunked"][::order]
     raw = post(path, *lines, body=b"3\r\nabc\r\n0\r\n\r\n")
     refused(api, raw, 400, "request-malformed", path=path, closes=True)
@@ -69,8 +69,8 @@ def test_content_length_with_transfer_encoding(api: Api, path: str, order: int) 
         "gzip, chunked",
     ],
 )
-def test_transfer_coding_that_is_not_chunked(api: Api, path: str, coding: str) -> None:
-    """A transfer coding that the server does not decode must not end up in the stream."""
+def test_a_transfer_coding_other_than_chunked_is_rejected(api: Api, path: str, coding: str) -> None:
+    """The server does not decode it, so the body must not be stored."""
     raw = post(path, f"Transfer-Encoding: {coding}", body=b"3\r\nabc\r\n0\r\n\r\n")
     before = api.facts(path)
     response = exchange(api, raw, path=path)
@@ -105,8 +105,8 @@ def test_transfer_coding_that_is_not_chunked(api: Api, path: str, coding: str) -
     ],
     ids=repr,
 )
-def test_bad_chunked_framing(api: Api, path: str, body: bytes) -> None:
-    """A chunked body whose framing breaks, wherever it breaks, appends nothing."""
+def test_invalid_chunked_framing_appends_nothing(api: Api, path: str, body: bytes) -> None:
+    """Wherever in the body the framing is invalid."""
     raw = post(path, "Transfer-Encoding: chunked", body=body)
     refused(api, raw, 400, "request-malformed", path=path, closes=True)
 
@@ -122,8 +122,8 @@ def test_bad_chunked_framing(api: Api, path: str, body: bytes) -> None:
         "Connection: close",
     ],
 )
-def test_trailers_are_no_headers(api: Api, path: str, trailer: str) -> None:
-    """RFC 9110, 6.5.1: what follows the last chunk must not be merged into the headers."""
+def test_trailers_are_not_headers(api: Api, path: str, trailer: str) -> None:
+    """RFC 9110, 6.5.1: trailers must not be merged into the headers."""
     body = f"3\r\nabc\r\n0\r\n{trailer}\r\n\r\n".encode()
     response = exchange(api, post(path, "Transfer-Encoding: chunked", body=body), path=path)
     assert response.status == 204
@@ -142,8 +142,8 @@ def test_trailers_are_no_headers(api: Api, path: str, trailer: str) -> None:
     ],
     ids=repr,
 )
-def test_unusual_but_valid_chunks_are_taken(api: Api, path: str, body: bytes) -> None:
-    """Chunk extensions, leading zeros and trailers are legal and change nothing of the content."""
+def test_unusual_but_valid_chunks_are_accepted(api: Api, path: str, body: bytes) -> None:
+    """Chunk extensions, leading zeros and trailers do not change the content."""
     raw = post(path, "Transfer-Encoding: chunked", body=body)
     assert exchange(api, raw, path=path, closes=False).status == 204
     assert api.read_all(path) == CONTENT + b"abc"
@@ -169,8 +169,8 @@ def test_unusual_but_valid_chunks_are_taken(api: Api, path: str, body: bytes) ->
     ],
     ids=repr,
 )
-def test_bad_header_lines(api: Api, path: str, lines: list[str]) -> None:
-    """A header line that RFC 9112 forbids is 400, with no guess at what it might mean."""
+def test_invalid_header_lines_are_400(api: Api, path: str, lines: list[str]) -> None:
+    """Lines that RFC 9112 forbids."""
     raw = head(f"GET {path} HTTP/1.1", *lines)
     refused(api, raw, 400, "request-malformed", path=path, closes=True)
 
@@ -206,8 +206,8 @@ def test_bad_header_lines(api: Api, path: str, lines: list[str]) -> None:
     ],
     ids=repr,
 )
-def test_bad_request_line(api: Api, path: str, line: str) -> None:
-    """A request line that is not `METHOD target HTTP/1.x` is refused; 505 is for other versions."""
+def test_an_invalid_request_line_is_rejected(api: Api, path: str, line: str) -> None:
+    """It must be `METHOD target HTTP/1.x`; other versions are 505."""
     raw = head(line.format(path=path))
     before = api.facts(path)
     response = exchange(api, raw, path=path, closes=True)
@@ -216,42 +216,42 @@ def test_bad_request_line(api: Api, path: str, line: str) -> None:
     assert api.facts(path) == before
 
 
-def test_bare_line_feeds(api: Api, path: str) -> None:
-    """Lines end in CRLF; a bare LF anywhere in the head is refused."""
+def test_bare_line_feeds_are_rejected(api: Api, path: str) -> None:
+    """Anywhere in the head: lines end in CRLF."""
     raw = f"GET {path} HTTP/1.1\nHost: x\n\n".encode()
     refused(api, raw, 400, "request-malformed", path=path, closes=True)
 
 
-def test_missing_host(api: Api, path: str) -> None:
-    """RFC 9112, 3.2: a request of HTTP/1.1 without Host must be answered 400."""
+def test_a_missing_host_is_400(api: Api, path: str) -> None:
+    """RFC 9112, 3.2."""
     raw = head(f"GET {path} HTTP/1.1", host=None)
     problem = refused(api, raw, 400, "request-malformed", path=path, closes=True)
     assert "Host" in problem["detail"]
 
 
 @for_each("second", ["x", "y"])
-def test_two_hosts(api: Api, path: str, second: str) -> None:
-    """RFC 9112, 3.2: more than one Host line must be answered 400."""
+def test_two_hosts_are_400(api: Api, path: str, second: str) -> None:
+    """RFC 9112, 3.2."""
     raw = head(f"GET {path} HTTP/1.1", f"Host: {second}")
     refused(api, raw, 400, path=path)
 
 
-def test_body_over_the_limit_by_content_length(api: Api, path: str) -> None:
-    """The announced length is enough to refuse: 413, which names the limit, and nothing is read."""
+def test_a_content_length_over_the_limit_is_413(api: Api, path: str) -> None:
+    """Before the body is sent; the detail has the limit."""
     raw = post(path, f"Content-Length: {BODY_BYTES_MAX + 1}")
     problem = refused(api, raw, 413, "body-too-large", path=path, closes=True)
     assert str(BODY_BYTES_MAX) in problem["detail"]
 
 
-def test_body_over_the_limit_in_full(api: Api, path: str) -> None:
-    """A client that sends on without waiting still reads the 413 and not a reset connection."""
+def test_a_client_that_sends_a_body_over_the_limit_can_read_the_413(api: Api, path: str) -> None:
+    """The client sends the whole body without waiting, and gets no connection reset."""
     size = BODY_BYTES_MAX * 8
     raw = post(path, f"Content-Length: {size}", body=b"x" * size)
     refused(api, raw, 413, "body-too-large", path=path, closes=True)
 
 
-def test_body_over_the_limit_by_chunks(api: Api, path: str) -> None:
-    """A chunked body is cut off where it passes the limit, whatever its chunks announce."""
+def test_a_chunked_body_over_the_limit_is_413(api: Api, path: str) -> None:
+    """As soon as it exceeds the limit, whatever its chunk sizes."""
     chunk = b"1000\r\n" + b"x" * 4096 + b"\r\n"
     raw = post(
         path, "Transfer-Encoding: chunked", body=chunk * (BODY_BYTES_MAX // 4096) + b"1\r\ny"
@@ -260,15 +260,14 @@ def test_body_over_the_limit_by_chunks(api: Api, path: str) -> None:
     assert str(BODY_BYTES_MAX) in problem["detail"]
 
 
-def test_huge_content_length(api: Api, path: str) -> None:
-    """A length that no memory could hold is refused by its number."""
+def test_a_huge_content_length_is_413(api: Api, path: str) -> None:
     raw = post(path, "Content-Length: 9000000000000000000")
     refused(api, raw, 413, "body-too-large", path=path, closes=True)
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_body_at_the_limit_is_taken(api: Api, path: str, chunked: bool) -> None:
-    """The limit itself is allowed, in either framing."""
+def test_a_body_of_the_limit_is_accepted(api: Api, path: str, chunked: bool) -> None:
+    """In both framings."""
     body = b"x" * BODY_BYTES_MAX
     if chunked:
         raw = post(
@@ -280,23 +279,22 @@ def test_body_at_the_limit_is_taken(api: Api, path: str, chunked: bool) -> None:
     assert api.read_all(path) == CONTENT + body
 
 
-def test_body_over_the_limit_of_a_put_creates_nothing(api: Api, path: str) -> None:
-    """413 on a create leaves no stream behind."""
+def test_a_put_with_a_body_over_the_limit_creates_nothing(api: Api, path: str) -> None:
     other = api.path()
     raw = head(f"PUT {other} HTTP/1.1", f"Content-Length: {BODY_BYTES_MAX + 1}")
     refused(api, raw, 413, "body-too-large", path=path, closes=True)
     assert api.head(other).status == 404
 
 
-def test_header_block_too_large(api: Api, path: str) -> None:
-    """Many headers of moderate size that are too much together: 431."""
+def test_headers_that_are_too_large_together_are_431(api: Api, path: str) -> None:
+    """Many headers of moderate size."""
     raw = head(f"GET {path} HTTP/1.1", *(f"X-{n}: {'v' * 1000}" for n in range(40)))
     refused(api, raw, 431, "headers-too-large", path=path, closes=True)
 
 
 @for_each("part", ["name", "value"])
-def test_one_header_too_large(api: Api, path: str, part: str) -> None:
-    """A single header name or value of 40 KiB: 431."""
+def test_a_header_that_is_too_large_is_431(api: Api, path: str, part: str) -> None:
+    """A name or value of 40 KiB."""
     line = "X" * 40_960 + ": v" if part == "name" else "X: " + "v" * 40_960
     refused(
         api, head(f"GET {path} HTTP/1.1", line), 431, "headers-too-large", path=path, closes=True
@@ -304,32 +302,32 @@ def test_one_header_too_large(api: Api, path: str, part: str) -> None:
 
 
 @for_each("part", ["name", "value"])
-def test_header_without_an_end(api: Api, path: str, part: str) -> None:
-    """A header that never ends is answered 431 long before it could fill memory."""
+def test_a_header_without_an_end_is_431(api: Api, path: str, part: str) -> None:
+    """Long before it could fill the memory."""
     line = "X" * 200_000 if part == "name" else "X: " + "v" * 200_000
     raw = head(f"GET {path} HTTP/1.1")[:-2] + line.encode()
     refused(api, raw, 431, "headers-too-large", path=path, closes=True)
 
 
 @for_each("distinct", [True, False])
-def test_too_many_headers(api: Api, path: str, distinct: bool) -> None:
-    """Small headers are counted too, also when all have the same name."""
+def test_too_many_headers_are_431(api: Api, path: str, distinct: bool) -> None:
+    """The number of headers is limited too, also if all have the same name."""
     lines = (f"X-{n if distinct else 0}: v" for n in range(2000))
     refused(
         api, head(f"GET {path} HTTP/1.1", *lines), 431, "headers-too-large", path=path, closes=True
     )
 
 
-def test_too_many_trailers(api: Api, path: str) -> None:
-    """What follows the last chunk is limited like what comes before the first."""
+def test_too_many_trailers_are_rejected(api: Api, path: str) -> None:
+    """Trailers have the same limit as headers."""
     trailers = b"".join(b"X-%d: v\r\n" % n for n in range(5000))
     raw = post(path, "Transfer-Encoding: chunked", body=b"3\r\nabc\r\n0\r\n" + trailers + b"\r\n")
     refused(api, raw, 431, "headers-too-large", path=path, closes=True)
 
 
 @for_each("name", [b"X", b"X-%d"])
-def test_trailers_without_an_end(api: Api, path: str, name: bytes) -> None:
-    """Trailers that go on and on cost neither memory nor the other clients' time."""
+def test_endless_trailers_are_rejected(api: Api, path: str, name: bytes) -> None:
+    """They use little memory and do not block other clients."""
     start = post(path, "Transfer-Encoding: chunked", body=b"3\r\nabc\r\n0\r\n")
     with api.connect() as connection:
         try:
@@ -341,7 +339,7 @@ def test_trailers_without_an_end(api: Api, path: str, name: bytes) -> None:
                 )
         except (BrokenPipeError, ConnectionResetError):
             pass
-        # Another client is served meanwhile; its time limit is the guard.
+        # Another client is served meanwhile, within the timeout of its connection.
         assert api.read_all(path) == CONTENT
         check_problem(connection.read_response(), 431, "headers-too-large")
         assert connection.closed_by_peer()
@@ -350,15 +348,15 @@ def test_trailers_without_an_end(api: Api, path: str, name: bytes) -> None:
 
 @for_each("where", ["path", "query"])
 @for_each("size", [10_000, 60_000, 200_000])
-def test_uri_too_long(api: Api, path: str, where: str, size: int) -> None:
-    """A target of more than 8 KiB is 414, wherever it is long and however long it is."""
+def test_a_target_that_is_too_long_is_414(api: Api, path: str, where: str, size: int) -> None:
+    """More than 8 KiB, in the path or in the query."""
     target = path + ("" if where == "path" else "?x=") + "a" * size
     refused(api, head(f"GET {target} HTTP/1.1"), 414, "uri-too-long", path=path, closes=True)
 
 
 @for_each("method", ["PATCH", "TRACE", "PROPFIND", "QUERY", "LOCK"])
-def test_method_that_streams_do_not_have(api: Api, path: str, method: str) -> None:
-    """405, with Allow saying what there is."""
+def test_a_method_that_streams_do_not_support_is_405(api: Api, path: str, method: str) -> None:
+    """With Allow."""
     before = api.facts(path)
     response = exchange(api, head(f"{method} {path} HTTP/1.1"), path=path, closes=False)
     check_problem(response, 405, "method-not-allowed")
@@ -368,8 +366,10 @@ def test_method_that_streams_do_not_have(api: Api, path: str, method: str) -> No
 
 
 @for_each("method", ["POST", "PUT", "DELETE", "PATCH"])
-def test_method_that_our_own_paths_do_not_have(api: Api, path: str, method: str) -> None:
-    """`/-/health` is for reading: 405 with its own Allow."""
+def test_a_method_that_the_health_check_does_not_support_is_405(
+    api: Api, path: str, method: str
+) -> None:
+    """With its own Allow."""
     raw = head(f"{method} /-/health HTTP/1.1", "Content-Length: 0")
     response = exchange(api, raw, path=path, closes=False)
     check_problem(response, 405, "method-not-allowed")
@@ -381,8 +381,8 @@ def test_method_that_our_own_paths_do_not_have(api: Api, path: str, method: str)
 
 
 @for_each("method", ["FOO", "X-CUSTOM", "A" * 100])
-def test_unknown_method(api: Api, path: str, method: str) -> None:
-    """400, 405 or 501: all tell a client the truth about a method that does not exist."""
+def test_an_unknown_method_is_rejected(api: Api, path: str, method: str) -> None:
+    """400, 405 and 501 are all correct."""
     before = api.facts(path)
     response = exchange(api, head(f"{method} {path} HTTP/1.1"), path=path)
     assert response.status in (400, 405, 501)
@@ -391,8 +391,8 @@ def test_unknown_method(api: Api, path: str, method: str) -> None:
 
 
 @for_each("target", ["example.org:443", "{path}", "http://x/", "*"])
-def test_connect_is_refused(api: Api, path: str, target: str) -> None:
-    """The server is no proxy."""
+def test_connect_is_rejected(api: Api, path: str, target: str) -> None:
+    """The server is not a proxy."""
     raw = head(f"CONNECT {target.format(path=path)} HTTP/1.1")
     response = exchange(api, raw, path=path, closes=True)
     assert response.status in (400, 405, 501)
@@ -400,8 +400,8 @@ def test_connect_is_refused(api: Api, path: str, target: str) -> None:
 
 
 @for_each("target", ["example.org:443", "{path}"])
-def test_connect_behind_another_request_is_refused(api: Api, path: str, target: str) -> None:
-    """In its turn, after the response to the append before it, and never by silence."""
+def test_a_pipelined_connect_is_rejected(api: Api, path: str, target: str) -> None:
+    """With a response, after the response to the append before it."""
     raw = post(path, "Content-Length: 3", body=b"abc")
     raw += head(f"CONNECT {target.format(path=path)} HTTP/1.1")
     with api.connect() as connection:
@@ -419,14 +419,14 @@ UPGRADE = (
 
 
 def test_upgrade_to_h2c_is_ignored(api: Api, path: str) -> None:
-    """RFC 9110, 7.8: a server may ignore Upgrade; the response is the one of HTTP/1.1."""
+    """RFC 9110, 7.8: a server may ignore Upgrade and respond in HTTP/1.1."""
     response = exchange(api, head(f"GET {path} HTTP/1.1", *UPGRADE), path=path)
     assert (response.status, response.body) == (200, CONTENT)
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_upgrade_to_h2c_with_a_body(api: Api, path: str, framing: str) -> None:
-    """Java's and curl's clients ask for h2c with every first request: the append must work."""
+def test_an_append_with_upgrade_to_h2c_is_stored(api: Api, path: str, framing: str) -> None:
+    """Java's and curl's clients send the header with their first request."""
     if framing == "length":
         raw = post(path, *UPGRADE, "Content-Length: 3", body=b"abc")
     else:
@@ -435,8 +435,8 @@ def test_upgrade_to_h2c_with_a_body(api: Api, path: str, framing: str) -> None:
     assert api.read_all(path) == CONTENT + b"abc"
 
 
-def test_upgrades_in_a_row_are_answered_one_by_one(api: Api, path: str) -> None:
-    """However many come in one packet, each is a request like any other, and so is what follows."""
+def test_pipelined_upgrades_each_get_a_response(api: Api, path: str) -> None:
+    """Each is an ordinary request, and so is the request after them."""
     count = 700
     raw = head(f"HEAD {path} HTTP/1.1", *UPGRADE) * count
     raw += post(path, "Content-Length: 3", body=b"abc")
@@ -449,19 +449,19 @@ def test_upgrades_in_a_row_are_answered_one_by_one(api: Api, path: str) -> None:
 
 
 def test_an_upgrade_does_not_hide_a_repeated_header(api: Api, path: str) -> None:
-    """The head is read twice; what was wrong the first time is wrong the second time."""
+    """The head is parsed twice; both times the header is rejected."""
     lines = (*UPGRADE, "Stream-Seq: a", "Stream-Seq: b", "Content-Length: 3")
     refused(api, post(path, *lines, body=b"abc"), 400, "header-invalid", path=path, closes=False)
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 1023, 1024, 1025, 5000])
 def test_a_body_in_many_tiny_chunks_is_one_body(api: Api, path: str, chunks: int) -> None:
-    """Pieces are joined now and then while they arrive: none is lost, doubled or out of place."""
+    """Pieces are joined in groups as they arrive: none is lost, repeated or reordered."""
     pieces = [b"%04d" % number for number in range(chunks)]
     body = b"".join(b"4\r\n%b\r\n" % piece for piece in pieces) + b"0\r\n\r\n"
     raw = post(path, "Transfer-Encoding: chunked", body=body)
     with api.connect() as connection:
-        # Twice on one connection: nothing of the first is left for the second.
+        # Twice on one connection: the second body has no bytes of the first.
         for _ in range(2):
             connection.send(raw)
             assert connection.read_response("POST").status == 204
@@ -469,8 +469,8 @@ def test_a_body_in_many_tiny_chunks_is_one_body(api: Api, path: str, chunks: int
 
 
 @pytest.mark.parametrize("body", [b"", b"abc"])
-def test_upgrade_behind_another_request_is_answered(api: Api, path: str, body: bytes) -> None:
-    """A pipelined Upgrade gets a response in its turn, with or without a body."""
+def test_a_pipelined_upgrade_gets_a_response(api: Api, path: str, body: bytes) -> None:
+    """In order, with or without a body."""
     raw = post(path, "Content-Length: 3", body=b"abc")
     raw += post(path, *UPGRADE, "Stream-Closed: true", f"Content-Length: {len(body)}", body=body)
     with api.connect() as connection:
@@ -479,16 +479,18 @@ def test_upgrade_behind_another_request_is_answered(api: Api, path: str, body: b
         assert connection.read_response("POST").status in (204, 501)
 
 
-def test_websocket_upgrade_is_answered_as_plain_http(api: Api, path: str) -> None:
-    """No protocol is ever switched."""
+def test_a_websocket_upgrade_is_ignored(api: Api, path: str) -> None:
+    """The response is plain HTTP."""
     lines = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
     response = exchange(api, head(f"GET {path} HTTP/1.1", *lines), path=path)
     assert (response.status, response.body) == (200, CONTENT)
 
 
 @for_each("sent", [0, 1, 50])
-def test_cut_off_mid_body_by_length(api: Api, path: str, sent: int) -> None:
-    """A client that goes away in the middle of its body has appended nothing."""
+def test_a_body_with_a_length_that_is_cut_off_appends_nothing(
+    api: Api, path: str, sent: int
+) -> None:
+    """The client disconnects during its body."""
     _cut_off(api, path, post(path, "Content-Length: 100", body=b"x" * sent))
 
 
@@ -505,8 +507,8 @@ def test_cut_off_mid_body_by_length(api: Api, path: str, sent: int) -> None:
     ],
     ids=repr,
 )
-def test_cut_off_mid_body_by_chunks(api: Api, path: str, body: bytes) -> None:
-    """Even when all data is there, the append counts only with the last byte of the framing."""
+def test_a_chunked_body_that_is_cut_off_appends_nothing(api: Api, path: str, body: bytes) -> None:
+    """Even if only the last byte of the framing is missing."""
     _cut_off(api, path, post(path, "Transfer-Encoding: chunked", body=body))
 
 
@@ -519,7 +521,7 @@ def _cut_off(api: Api, path: str, raw: bytes) -> None:
     with api.connect() as half_closed:
         half_closed.send(raw)
         half_closed.sock.shutdown(1)
-        # Either an error or nothing, but the end.
+        # Either an error or nothing, and then the end of the connection.
         while half_closed.sock.recv(65536):
             pass
     assert api.facts(path) == before

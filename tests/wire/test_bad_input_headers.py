@@ -1,4 +1,4 @@
-"""Headers of the protocol in forms that it does not have: 400, and nothing changes."""
+"""Invalid values of the protocol's headers are rejected and change nothing."""
 
 from __future__ import annotations
 
@@ -89,17 +89,17 @@ BAD_INTEGER = [
 
 @pytest.fixture
 def path(api: Api) -> str:
-    """A stream with content that must stay as it is."""
+    """A stream whose content must not change."""
     return api.create(body=CONTENT)
 
 
 def encode(text: str) -> str:
-    """Header values go out as Latin-1; what is beyond it goes out as the bytes of UTF-8."""
+    """Text for a header, which is sent as Latin-1: other characters as bytes of UTF-8."""
     return text if text.isascii() or max(text) <= "\xff" else text.encode().decode("latin-1")
 
 
 def put_refused(api: Api, path: str, status: int, code: str, *lines: str) -> None:
-    """A refused PUT creates nothing, at a new name and at one that exists."""
+    """A PUT with these lines is rejected and has no effect, at a new and an existing path."""
     new = api.path()
     for name in (new, path):
         raw = head(f"PUT {name} HTTP/1.1", *map(encode, lines), "Content-Length: 1") + b"x"
@@ -113,19 +113,18 @@ def post_refused(api: Api, path: str, status: int, code: str | None, *lines: str
 
 
 @for_each("value", BAD_TTL)
-def test_bad_stream_ttl(api: Api, path: str, value: str) -> None:
+def test_an_invalid_stream_ttl_is_400(api: Api, path: str, value: str) -> None:
     """§5.1: a non-negative integer without leading zeros, sign, point or exponent."""
     put_refused(api, path, 400, "header-invalid", f"Stream-TTL: {value}")
 
 
-def test_repeated_stream_ttl(api: Api, path: str) -> None:
-    """Two values would be ambiguous."""
+def test_a_repeated_stream_ttl_is_400(api: Api, path: str) -> None:
     put_refused(api, path, 400, "header-invalid", "Stream-TTL: 60", "Stream-TTL: 60")
 
 
 @for_each("value", BAD_EXPIRY)
-def test_bad_stream_expires_at(api: Api, path: str, value: str) -> None:
-    """§5.1: an RFC 3339 timestamp of a moment that exists."""
+def test_an_invalid_stream_expires_at_is_400(api: Api, path: str, value: str) -> None:
+    """§5.1: it must be a valid RFC 3339 timestamp."""
     put_refused(api, path, 400, "header-invalid", f"Stream-Expires-At: {value}")
 
 
@@ -139,39 +138,39 @@ def test_bad_stream_expires_at(api: Api, path: str, value: str) -> None:
         "0001-01-01T00:00:00+23:59",
     ],
 )
-def test_expiry_long_ago_is_a_life_that_is_over(api: Api, value: str) -> None:
-    """A moment in the past, before 1970 too: the stream is gone at once, or it is refused."""
+def test_an_expiry_in_the_past_is_rejected_or_expires_at_once(api: Api, value: str) -> None:
+    """Also before 1970."""
     path = api.path()
     with api.connect() as connection:
         for _ in range(2):
-            answer = connection.request("PUT", path, {"Stream-Expires-At": value}, b"x")
-            assert answer.status in (201, 400)
+            response = connection.request("PUT", path, {"Stream-Expires-At": value}, b"x")
+            assert response.status in (201, 400)
             assert connection.request("GET", path).status == 404
         assert connection.request("PUT", path, {}, b"y").status == 201
         assert connection.request("GET", path).body == b"y"
 
 
 @for_each("value", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999-23:59"])
-def test_expiry_at_the_end_of_time(api: Api, value: str) -> None:
-    """The last moments that RFC 3339 can name neither overflow nor break HEAD."""
+def test_the_latest_possible_expiry(api: Api, value: str) -> None:
+    """The latest times of RFC 3339 cause no overflow and no error in HEAD."""
     path = api.path()
-    answer = api.request("PUT", path, {"Stream-Expires-At": value}, b"x")
-    if answer.status == 201:
+    response = api.request("PUT", path, {"Stream-Expires-At": value}, b"x")
+    if response.status == 201:
         assert api.head(path).status == 200
         assert api.get(path).body == b"x"
     else:
-        check_problem(answer, 400, "header-invalid")
+        check_problem(response, 400, "header-invalid")
 
 
 def test_ttl_and_expires_at_exclude_each_other(api: Api, path: str) -> None:
-    """§5.1: both together are 400."""
+    """§5.1: 400."""
     lines = ("Stream-TTL: 60", "Stream-Expires-At: 2099-01-01T00:00:00Z")
     put_refused(api, path, 400, "header-invalid", *lines)
 
 
 @for_each("value", BAD_CONTENT_TYPE, ids=lambda value: value[:24])
-def test_bad_content_type(api: Api, path: str, value: str) -> None:
-    """What is not `type/subtype` is 400 on PUT and on POST, not a mismatch."""
+def test_an_invalid_content_type_is_400(api: Api, path: str, value: str) -> None:
+    """For PUT and POST; it is not a mismatch with the stream."""
     new = api.path()
     raw = head(f"PUT {new} HTTP/1.1", f"Content-Type: {value}", "Content-Length: 1") + b"x"
     problem = refused(api, raw, 400, path=path, closes=False)
@@ -180,8 +179,7 @@ def test_bad_content_type(api: Api, path: str, value: str) -> None:
     post_refused(api, path, 400, "content-type-invalid", f"Content-Type: {value}")
 
 
-def test_repeated_content_type(api: Api, path: str) -> None:
-    """Two types are no type."""
+def test_a_repeated_content_type_is_400(api: Api, path: str) -> None:
     post_refused(
         api,
         path,
@@ -192,20 +190,20 @@ def test_repeated_content_type(api: Api, path: str) -> None:
     )
 
 
-def test_missing_content_type(api: Api, path: str) -> None:
-    """§5.2: a body without a Content-Type is malformed."""
+def test_a_body_without_a_content_type_is_400(api: Api, path: str) -> None:
+    """§5.2."""
     post_refused(api, path, 400, "content-type-missing")
 
 
 @for_each("value", ["text/html", "application/json", "text/plainx", "xtext/plain"])
-def test_content_type_of_another_stream(api: Api, path: str, value: str) -> None:
-    """§5.2: valid but different is 409."""
+def test_a_content_type_other_than_the_streams_is_409(api: Api, path: str, value: str) -> None:
+    """§5.2."""
     post_refused(api, path, 409, "content-type-mismatch", f"Content-Type: {value}")
 
 
 @for_each("header", ["Producer-Epoch", "Producer-Seq"])
 @for_each("value", BAD_INTEGER)
-def test_bad_producer_integer(api: Api, path: str, header: str, value: str) -> None:
+def test_an_invalid_producer_number_is_400(api: Api, path: str, header: str, value: str) -> None:
     """§5.2.1: a non-negative integer up to 2^53-1."""
     values = {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0", header: value}
     lines = [f"{name}: {text}" for name, text in values.items()]
@@ -213,7 +211,7 @@ def test_bad_producer_integer(api: Api, path: str, header: str, value: str) -> N
 
 
 @for_each("missing", [1, 2, 3, 4, 5, 6])
-def test_some_producer_headers_but_not_all(api: Api, path: str, missing: int) -> None:
+def test_an_incomplete_set_of_producer_headers_is_400(api: Api, path: str, missing: int) -> None:
     """§5.2.1: all three or none; each of the six ways to send one or two is 400."""
     headers = ["Producer-Id: p", "Producer-Epoch: 0", "Producer-Seq: 0"]
     some = [line for bit, line in enumerate(headers) if missing >> bit & 1]
@@ -221,15 +219,15 @@ def test_some_producer_headers_but_not_all(api: Api, path: str, missing: int) ->
 
 
 @for_each("value", ["", "   ", "p" * 513])
-def test_bad_producer_id(api: Api, path: str, value: str) -> None:
-    """§5.2.1: empty is 400; there is a limit to what is kept."""
+def test_an_invalid_producer_id_is_400(api: Api, path: str, value: str) -> None:
+    """§5.2.1: it must not be empty, nor longer than the limit."""
     lines = (f"Producer-Id: {value}", "Producer-Epoch: 0", "Producer-Seq: 0")
     post_refused(api, path, 400, "header-invalid", "Content-Type: text/plain", *lines)
 
 
 @for_each("name", ["Producer-Id", "Producer-Epoch", "Producer-Seq", "Stream-Seq"])
-def test_repeated_writer_header(api: Api, path: str, name: str) -> None:
-    """A header that names the writer or its place must come once: two are no value."""
+def test_a_repeated_writer_header_is_400(api: Api, path: str, name: str) -> None:
+    """Headers that identify the writer or its sequence."""
     values = {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0", "Stream-Seq": "1"}
     lines = [f"{header}: {value}" for header, value in values.items()]
     post_refused(
@@ -244,16 +242,16 @@ def test_repeated_writer_header(api: Api, path: str, name: str) -> None:
 
 
 @for_each("value", ["", " ", "s" * 513])
-def test_bad_stream_seq(api: Api, path: str, value: str) -> None:
-    """An empty or overlong Stream-Seq is 400."""
+def test_an_invalid_stream_seq_is_400(api: Api, path: str, value: str) -> None:
+    """Empty or too long."""
     post_refused(
         api, path, 400, "header-invalid", "Content-Type: text/plain", f"Stream-Seq: {value}"
     )
 
 
 @for_each("coding", ["gzip", "br", "zstd", "deflate", "x-unknown"])
-def test_content_encoding_of_a_request(api: Api, path: str, coding: str) -> None:
-    """A coded body must not be stored as if it were plain: 415 (RFC 9110, 8.4) or 400."""
+def test_a_request_with_a_content_encoding_is_rejected(api: Api, path: str, coding: str) -> None:
+    """415 (RFC 9110, 8.4) or 400: an encoded body must not be stored as plain."""
     before = api.facts(path)
     lines = ("Content-Type: text/plain", f"Content-Encoding: {coding}", "Content-Length: 1")
     response = exchange(api, head(f"POST {path} HTTP/1.1", *lines) + b"x", path=path)
@@ -282,8 +280,8 @@ def test_content_encoding_of_a_request(api: Api, path: str, coding: str) -> None
     ],
     ids=lambda value: value[:24],
 )
-def test_if_none_match_that_matches_nothing(api: Api, path: str, value: str) -> None:
-    """A malformed condition is never true: the data is sent, and never a 304."""
+def test_an_invalid_if_none_match_does_not_match(api: Api, path: str, value: str) -> None:
+    """The response is 200 with the data."""
     raw = head(f"GET {path} HTTP/1.1", f"If-None-Match: {value}")
     response = exchange(api, raw, path=path, closes=False)
     assert (response.status, response.body) == (200, CONTENT)
@@ -306,8 +304,8 @@ def test_if_none_match_that_matches_nothing(api: Api, path: str, value: str) -> 
         "q=1",
     ],
 )
-def test_bad_accept_encoding_is_answered(api: Api, value: str) -> None:
-    """Nothing in Accept-Encoding can break a read; what is not understood is not used."""
+def test_an_invalid_accept_encoding_does_not_fail_a_read(api: Api, value: str) -> None:
+    """Values that the server does not know are ignored."""
     path = api.create(body=b"y" * 5000)
     response = exchange(api, head(f"GET {path} HTTP/1.1", f"Accept-Encoding: {value}"), path=path)
     assert response.status == 200
@@ -316,21 +314,21 @@ def test_bad_accept_encoding_is_answered(api: Api, value: str) -> None:
 
 
 @for_each("value", ["false", "yes", "1", "", "TRUE!", "tru", "true, false", "truetrue"])
-def test_stream_closed_with_another_value_is_absent(api: Api, path: str, value: str) -> None:
-    """§4.1: anything but `true` is as if the header were not there, and no error."""
+def test_stream_closed_with_another_value_is_ignored(api: Api, path: str, value: str) -> None:
+    """§4.1: any value but `true`."""
     lines = ("Content-Type: text/plain", f"Stream-Closed: {value}", "Content-Length: 1")
     response = exchange(api, head(f"POST {path} HTTP/1.1", *lines) + b"x", path=path)
     assert response.status == 204
     assert "stream-closed" not in response.headers
     assert "stream-closed" not in api.head(path).headers
-    # Without a body there is nothing to append and nothing to close.
+    # Without a body there is nothing to append, and the stream is not closed.
     raw = head(f"POST {path} HTTP/1.1", f"Stream-Closed: {value}", "Content-Length: 0")
     refused(api, raw, 400, "body-empty", path=path, closes=False)
 
 
 @for_each("host", ["", "a b", "x/y", "user@x", "x:port", "\xff", "x,y"])
-def test_odd_hosts_are_answered(api: Api, path: str, host: str) -> None:
-    """Host only ever ends up in Location: it may be refused, and must not break anything."""
+def test_unusual_hosts_cause_no_failure(api: Api, path: str, host: str) -> None:
+    """Host is used only in Location; the request may be rejected."""
     new = api.path()
     raw = head(f"PUT {new} HTTP/1.1", "Content-Length: 0", host=host)
     response = exchange(api, raw, path=path)
@@ -339,7 +337,7 @@ def test_odd_hosts_are_answered(api: Api, path: str, host: str) -> None:
 
 @pytest.mark.parametrize("padding", [" ", "\t", " \t  "])
 def test_white_space_around_a_value_is_not_part_of_it(api: Api, path: str, padding: str) -> None:
-    """RFC 9110, 5.5: a parser takes it off, before and after the value."""
+    """RFC 9110, 5.5: a parser removes it before and after the value."""
     headers = {
         "Content-Type": "text/plain",
         "Producer-Id": "padded",
@@ -353,14 +351,14 @@ def test_white_space_around_a_value_is_not_part_of_it(api: Api, path: str, paddi
     response = exchange(api, raw, path=path)
     assert response.status == 200, response.body
     assert response.headers["stream-closed"] == "true"
-    # The same claim without the white space is the same claim.
+    # The claim without the white space is a duplicate.
     again = api.post(path, b"x", headers)
     assert again.status == 204, again.body
 
 
 @for_each("padding", [" ", "\t"])
 def test_white_space_around_a_value_of_put(api: Api, path: str, padding: str) -> None:
-    """The same on the way in of a create."""
+    """The same for the headers of a create."""
     new = api.path()
     lines = (f"Content-Type: text/plain{padding}", f"Stream-TTL: 60{padding}")
     raw = head(f"PUT {new} HTTP/1.1", *lines, "Content-Length: 0")

@@ -1,4 +1,4 @@
-"""JSON mode takes RFC 8259 in UTF-8 and nothing else (§7.1); a refusal leaves the stream alone."""
+"""JSON mode accepts only RFC 8259 in UTF-8 (§7.1); a rejected body changes nothing."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ BAD_JSON = [
 
 @for_each("content_type", [JSON, "application/vnd.x+json"])
 @for_each("body", BAD_JSON, ids=lambda body: repr(body)[:32])
-def test_bad_json_is_not_appended(api: Api, content_type: str, body: bytes) -> None:
-    """400 with a code, and the stream keeps what it had."""
+def test_invalid_json_is_400_and_not_appended(api: Api, content_type: str, body: bytes) -> None:
+    """With an error code; the content of the stream is unchanged."""
     path = api.create(content_type, b'[{"kept":true}]')
     lines = (f"Content-Type: {content_type}", f"Content-Length: {len(body)}")
     code = "body-empty" if not body else "json-invalid"
@@ -104,8 +104,8 @@ def test_bad_json_is_not_appended(api: Api, content_type: str, body: bytes) -> N
 
 
 @for_each("body", [b"NaN", b"[1,]", b'"\xff"', b"\xef\xbb\xbf{}", b" ", b"[" * 5000])
-def test_bad_json_creates_nothing(api: Api, body: bytes) -> None:
-    """The first content of a PUT is judged like an append."""
+def test_invalid_json_creates_nothing(api: Api, body: bytes) -> None:
+    """The body of a PUT is validated like an append."""
     path = api.path()
     response = api.request("PUT", path, {"Content-Type": JSON}, body)
     check_problem(response, 400, "json-invalid")
@@ -138,7 +138,7 @@ def test_bad_json_creates_nothing(api: Api, body: bytes) -> None:
     ids=lambda body: repr(body)[:32],
 )
 def test_unusual_but_valid_json_is_kept_byte_for_byte(api: Api, body: bytes) -> None:
-    """RFC 8259 sets no range for numbers and no order of keys: what is valid is stored as sent."""
+    """RFC 8259 limits neither the range of numbers nor the order of keys."""
     path = api.create(JSON)
     wrapped = b"[" + body + b"]"
     assert api.post(path, wrapped, content_type=JSON).status == 204

@@ -1,4 +1,4 @@
-"""Paths, queries and offsets that name nothing are 400, and their relatives that do are not."""
+"""Invalid paths, queries and offsets are rejected; unusual valid ones are accepted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.wire.refusal import CONTENT, exchange, head, refused
 
 @pytest.fixture
 def path(api: Api) -> str:
-    """A stream with content that must stay as it is."""
+    """A stream whose content must not change."""
     return api.create(body=CONTENT)
 
 
@@ -52,8 +52,8 @@ BAD_NAMES = [
 
 @for_each("method", ["GET", "PUT", "POST", "DELETE", "HEAD"])
 @for_each("name", BAD_NAMES, ids=lambda name: name[:24] or "empty")
-def test_bad_path(api: Api, path: str, method: str, name: str) -> None:
-    """A path that is not a clean UTF-8 name is 400 for every method."""
+def test_an_invalid_path_is_400(api: Api, path: str, method: str, name: str) -> None:
+    """For every method."""
     before = api.facts(path)
     lines = ["Content-Type: text/plain", "Content-Length: 1"] if method in ("PUT", "POST") else []
     raw = head(f"{method} /v1/stream/{name} HTTP/1.1", *lines) + (b"x" if lines else b"")
@@ -81,28 +81,26 @@ def test_bad_path(api: Api, path: str, method: str, name: str) -> None:
         "*",
     ],
 )
-def test_path_that_is_not_served(api: Api, path: str, target: str) -> None:
-    """404 with its own code: not a stream that is missing, but no place for one."""
+def test_an_unknown_path_is_404(api: Api, path: str, target: str) -> None:
+    """With its own code, which differs from that of a missing stream."""
     refused(api, head(f"GET {target} HTTP/1.1"), 404, "route-not-found", path=path, closes=False)
 
 
 @for_each("target", ["/V1/stream/x", "/v2/stream/x", "/abc", "/Bucket/s", "/a.b.c"])
-def test_path_that_would_be_in_a_bucket_of_an_impossible_name(
-    api: Api, path: str, target: str
-) -> None:
-    """X§1.1: what is not the base surface and not ours is a bucket, and this can be none."""
+def test_a_path_in_a_bucket_with_an_invalid_id_is_400(api: Api, path: str, target: str) -> None:
+    """X§1.1: the first segment of any other path is a bucket id."""
     refused(api, head(f"GET {target} HTTP/1.1"), 400, "bucket-invalid", path=path, closes=False)
 
 
 @for_each("byte", [0x80, 0xC3, 0xFF])
-def test_raw_bytes_beyond_ascii_in_the_target(api: Api, path: str, byte: int) -> None:
+def test_raw_bytes_beyond_ascii_in_the_target_are_rejected(api: Api, path: str, byte: int) -> None:
     """A target is ASCII (RFC 9112, 3.2); other bytes must come percent-encoded."""
     raw = head(f"GET {path}{chr(byte)} HTTP/1.1")
     refused(api, raw, 400, path=path)
 
 
-def test_fragment_in_the_target(api: Api, path: str) -> None:
-    """A target has no fragment (RFC 9112, 3.2): it must not become part of a stream's name."""
+def test_a_fragment_in_the_target_is_rejected(api: Api, path: str) -> None:
+    """RFC 9112, 3.2: it must not become part of a stream's name."""
     raw = head(f"PUT {path}-new#fragment HTTP/1.1", "Content-Length: 0")
     refused(api, raw, 400, path=path)
     assert api.head(f"{path}-new%23fragment").status == 404
@@ -129,9 +127,9 @@ def test_fragment_in_the_target(api: Api, path: str) -> None:
     ],
     ids=lambda name: name[:24],
 )
-def test_unusual_but_valid_paths(api: Api, name: str) -> None:
-    """Whatever is clean UTF-8 after one decoding is a name, and Location gives it back as sent."""
-    # The longest name that is allowed stands alone; the others get a part that makes them unique.
+def test_unusual_but_valid_paths_are_accepted(api: Api, name: str) -> None:
+    """Any valid UTF-8 after one decoding; Location returns it as sent."""
+    # The longest name cannot be extended; the others get a unique segment.
     target = f"/v1/stream/{name}" if len(name) == 1024 else f"{api.path('odd')}-{name}"
     with api.connect() as connection:
         created = connection.request("PUT", target, {"Content-Type": "text/plain"}, b"x")
@@ -203,15 +201,15 @@ def test_a_path_is_decoded_once(api: Api) -> None:
     ],
     ids=lambda query: query[:40],
 )
-def test_bad_query(api: Api, path: str, query: str) -> None:
-    """A malformed, empty or repeated parameter is 400, and the connection goes on."""
+def test_an_invalid_query_is_400(api: Api, path: str, query: str) -> None:
+    """A malformed, empty or repeated parameter; the connection can be reused."""
     problem = refused(api, head(f"GET {path}?{query} HTTP/1.1"), 400, path=path, closes=False)
     assert problem["code"] in ("query-invalid", "offset-invalid")
 
 
 @for_each("query", ["offset=0000000000000001_0000000000000005", "x=1&y", "&&", "=", "?"])
-def test_queries_are_of_no_concern_to_writes(api: Api, path: str, query: str) -> None:
-    """Unknown parameters are ignored (§9.1), and the known ones are for reads."""
+def test_writes_ignore_the_query(api: Api, path: str, query: str) -> None:
+    """Unknown parameters (§9.1) and those of reads."""
     assert (
         api.request("POST", f"{path}?{query}", {"Content-Type": "text/plain"}, b"x").status == 204
     )
@@ -235,10 +233,10 @@ def test_queries_are_of_no_concern_to_writes(api: Api, path: str, query: str) ->
         (9_999_999_999_999_999, 9_999_999_999_999_999, "offset-beyond-tail"),
     ],
 )
-def test_offset_that_the_stream_never_gave(
+def test_an_offset_that_the_stream_does_not_have_is_400(
     api: Api, live: str, message: int, byte: int, code: str
 ) -> None:
-    """Between messages or not at all: misaligned is 400, past the tail is 400 with its own code."""
+    """Misaligned, or past the tail with its own code."""
     path = api.create(body=b"abc")
     assert api.append(path, b"def") == "0000000000000002_0000000000000006"
     raw = head(f"GET {path}?offset={message:016d}_{byte:016d}{live} HTTP/1.1")
@@ -248,8 +246,8 @@ def test_offset_that_the_stream_never_gave(
 @for_each("live", ["", "&live=long-poll", "&live=sse"])
 @for_each("message", [0, 1, 2, 3, 4])
 @for_each("byte", range(11))
-def test_offset_inside_a_json_batch(api: Api, live: str, message: int, byte: int) -> None:
-    """In a batch of `1`, `22`, `3` exactly its four boundaries are offsets, in every read mode."""
+def test_the_valid_offsets_of_a_json_batch(api: Api, live: str, message: int, byte: int) -> None:
+    """A batch of `1`, `22`, `3` has exactly four, in every read mode."""
     path = api.create("application/json")
     api.append(path, b"[1,22,3]", content_type="application/json")
     boundaries = {(0, 0): b"[1,22,3]", (1, 2): b"[22,3]", (2, 5): b"[3]", (3, 7): b"[]"}
@@ -261,20 +259,20 @@ def test_offset_inside_a_json_batch(api: Api, live: str, message: int, byte: int
 
 
 @for_each("live", ["long-poll", "sse"])
-def test_offset_of_an_empty_stream(api: Api, live: str) -> None:
-    """On a stream without content only the beginning exists."""
+def test_the_only_valid_offset_of_an_empty_stream(api: Api, live: str) -> None:
+    """It is its beginning."""
     path = api.create()
     raw = head(f"GET {path}?live={live}&offset=0000000000000000_0000000000000001 HTTP/1.1")
     refused(api, raw, 400, "offset-beyond-tail", path=path, closes=False)
 
 
-def test_absolute_form(api: Api, path: str) -> None:
-    """RFC 9112, 3.2.2: a server must accept a whole URL as the target."""
+def test_the_target_can_be_an_absolute_url(api: Api, path: str) -> None:
+    """RFC 9112, 3.2.2."""
     raw = head(f"GET http://example.org{path}?offset=-1 HTTP/1.1")
     assert exchange(api, raw, path=path, closes=False).body == CONTENT
 
 
 def test_options_asterisk(api: Api, path: str) -> None:
-    """`OPTIONS *` asks about the server as a whole."""
+    """`OPTIONS *` is for the server as a whole."""
     response = exchange(api, head("OPTIONS * HTTP/1.1"), path=path, closes=False)
     assert (response.status, response.body) == (204, b"")

@@ -1,4 +1,4 @@
-"""What a connection owes its client: order, patience, a response to all that arrived, an end."""
+"""Connections: pipelining, Expect, HTTP/1.0, half-closed clients, and limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def raw_request(method: str, target: str, body: bytes | None = None, **headers: 
 
 
 def conversation(path: str) -> list[tuple[bytes, str, int, bytes | None]]:
-    """Requests of every kind, and what each must be answered: method, status and body."""
+    """Requests of every kind, each with the method, status and body of its response."""
     return [
         (raw_request("PUT", path, b"one"), "PUT", 201, b""),
         (raw_request("GET", path), "GET", 200, b"one"),
@@ -69,8 +69,8 @@ def check_conversation(connection: Connection, path: str) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 5])
-def test_pipelined_requests_are_answered_in_order(api: Api, times: int) -> None:
-    """All requests in one packet: every response comes, in order, each upon what was before it."""
+def test_responses_to_pipelined_requests_are_in_order(api: Api, times: int) -> None:
+    """All requests in one packet; each sees the effects of earlier ones."""
     path = api.path()
     packet = b"".join(raw for raw, *_ in conversation(path))
     with api.connect() as connection:
@@ -80,8 +80,8 @@ def test_pipelined_requests_are_answered_in_order(api: Api, times: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000])
-def test_pieces_of_any_size_make_the_same_requests(api: Api, size: int) -> None:
-    """A slow client that sends byte by byte is served like a fast one."""
+def test_requests_can_be_sent_in_pieces_of_any_size(api: Api, size: int) -> None:
+    """Also byte by byte."""
     path = api.path()
     packet = b"".join(raw for raw, *_ in conversation(path))
     with api.connect() as connection:
@@ -91,7 +91,7 @@ def test_pieces_of_any_size_make_the_same_requests(api: Api, size: int) -> None:
 
 
 def test_many_pipelined_appends_keep_their_order(api: Api) -> None:
-    """A thousand appends in one go: all are in, in the order sent."""
+    """A thousand appends are all stored, in the order sent."""
     path = api.create()
     with api.connect() as connection:
         connection.send(b"".join(raw_request("POST", path, b"%03d;" % n) for n in range(1000)))
@@ -104,7 +104,7 @@ def test_many_pipelined_appends_keep_their_order(api: Api) -> None:
     assert api.read_all(path) == b"".join(b"%03d;" % n for n in range(1000))
 
 
-def test_a_client_that_does_not_read_gets_everything_later(api: Api) -> None:
+def test_a_client_that_reads_after_sending_all_requests_gets_all_responses(api: Api) -> None:
     """Answers of 12 MB wait for a client that first sends all its requests; none is lost."""
     path = api.create(body=b"z" * 60_000)
     requests = raw_request("GET", path) * 200
@@ -116,8 +116,8 @@ def test_a_client_that_does_not_read_gets_everything_later(api: Api) -> None:
         sender.join()
 
 
-def test_a_broken_request_behind_good_ones(api: Api) -> None:
-    """The good ones are answered first, then the refusal, then the end; nothing after it runs."""
+def test_an_invalid_request_behind_valid_ones(api: Api) -> None:
+    """Responses to the valid ones, then the error, then the end; later requests are ignored."""
     path = api.create()
     packet = raw_request("POST", path, b"a") + raw_request("POST", path, b"b")
     packet += b"BROKEN\r\n\r\n" + raw_request("POST", path, b"c")
@@ -129,8 +129,8 @@ def test_a_broken_request_behind_good_ones(api: Api) -> None:
     assert api.read_all(path) == b"ab"
 
 
-def test_an_oversized_request_behind_good_ones(api: Api) -> None:
-    """413 comes in its turn too."""
+def test_an_oversized_request_behind_valid_ones(api: Api) -> None:
+    """The 413 comes after the other responses."""
     path = api.create()
     packet = raw_request("POST", path, b"a")
     packet += post(path, f"Content-Length: {BODY_BYTES_MAX + 1}", body=b"x" * 1000)
@@ -142,8 +142,8 @@ def test_an_oversized_request_behind_good_ones(api: Api) -> None:
     assert api.read_all(path) == b"a"
 
 
-def test_nothing_runs_behind_connection_close(api: Api) -> None:
-    """RFC 9112, 9.6: after a request with `Connection: close` no further one is processed."""
+def test_requests_after_connection_close_are_not_processed(api: Api) -> None:
+    """RFC 9112, 9.6."""
     path = api.create()
     packet = raw_request("POST", path, b"a", Connection="close") + raw_request("POST", path, b"b")
     with api.connect() as connection:
@@ -154,11 +154,11 @@ def test_nothing_runs_behind_connection_close(api: Api) -> None:
     assert api.read_all(path) == b"a"
 
 
-def test_a_closing_answer_survives_what_is_sent_behind_it(api: Api) -> None:
+def test_a_client_that_sends_more_after_connection_close_gets_its_response(api: Api) -> None:
     """
-    RFC 9112, 9.6: unread bytes at close would reset the connection and take the response with them.
+    RFC 9112, 9.6: unread bytes at close would reset the connection, and the response would be lost.
 
-    The client asks for the end and sends more all the same; it must still get its whole response.
+    The client sends `Connection: close` and then more bytes; it gets its whole response.
     """
     path = api.create()
     for _ in range(40):
@@ -174,7 +174,7 @@ def test_a_closing_answer_survives_what_is_sent_behind_it(api: Api) -> None:
 
 
 def test_pipelining_behind_an_event_stream(api: Api) -> None:
-    """The next request waits until the event stream has ended, and is answered then."""
+    """The next request is processed after the event stream has ended."""
     path = api.create(body=b"x")
     with api.connect() as connection:
         events = EventStream(connection, f"{path}?offset=-1&live=sse")
@@ -188,7 +188,7 @@ def test_pipelining_behind_an_event_stream(api: Api) -> None:
 
 
 def test_pipelining_behind_an_event_stream_in_one_packet(api: Api) -> None:
-    """The same when both requests come together and the event stream ends at once."""
+    """The same if both requests are in one packet and the event stream ends at once."""
     path = api.create(body=b"x", headers={"Stream-Closed": "true"})
     with api.connect() as connection:
         connection.send(raw_request("GET", f"{path}?offset=-1&live=sse") + raw_request("GET", path))
@@ -198,7 +198,7 @@ def test_pipelining_behind_an_event_stream_in_one_packet(api: Api) -> None:
 
 
 def test_pipelining_behind_a_long_poll(api: Api) -> None:
-    """The waiting poll is answered first, even if what is behind it could be answered at once."""
+    """The response to the poll comes first, even if the next request need not wait."""
     path = api.create()
     with api.connect() as connection:
         connection.send(raw_request("GET", f"{path}?offset=now&live=long-poll"))
@@ -211,8 +211,8 @@ def test_pipelining_behind_a_long_poll(api: Api) -> None:
         assert connection.read_response().body == b"woken"
 
 
-def test_an_append_behind_the_long_poll_that_waits_for_it(api: Api) -> None:
-    """One connection cannot wake itself: the poll times out, then the append is taken."""
+def test_an_append_pipelined_behind_a_long_poll_of_the_same_stream(api: Api) -> None:
+    """The poll times out, then the append is processed."""
     path = api.create()
     with api.connect() as connection:
         connection.send(
@@ -224,8 +224,8 @@ def test_an_append_behind_the_long_poll_that_waits_for_it(api: Api) -> None:
     assert api.read_all(path) == b"x"
 
 
-def test_a_refusal_behind_an_event_stream_does_not_disturb_it(api: Api) -> None:
-    """Broken bytes behind a live response are answered after it, not into it."""
+def test_an_error_behind_an_event_stream_comes_after_it(api: Api) -> None:
+    """The response to invalid bytes is not sent within the event stream."""
     path = api.create(body=b"x")
     with api.connect() as connection:
         events = EventStream(connection, f"{path}?offset=-1&live=sse")
@@ -243,7 +243,7 @@ def test_a_refusal_behind_an_event_stream_does_not_disturb_it(api: Api) -> None:
 
 
 def test_expect_continue(api: Api) -> None:
-    """The go-ahead comes before the body is sent, the response after it."""
+    """100 comes before the body is sent, the response after it."""
     path = api.create()
     with api.connect() as connection:
         connection.send(post(path, "Expect: 100-continue", "Content-Length: 3"))
@@ -262,8 +262,8 @@ def test_expect_is_case_insensitive(api: Api, value: str) -> None:
         assert connection.read_head().status == 100
 
 
-def test_expect_with_a_body_that_is_too_large(api: Api) -> None:
-    """The final answer comes instead of the go-ahead, and the body is never asked for."""
+def test_expect_with_a_body_that_is_too_large_is_413(api: Api) -> None:
+    """The final response comes instead of 100."""
     path = api.create()
     with api.connect() as connection:
         connection.send(post(path, "Expect: 100-continue", f"Content-Length: {BODY_BYTES_MAX + 1}"))
@@ -283,8 +283,8 @@ def test_expect_of_http_1_0_is_ignored(api: Api) -> None:
         assert (response.status, response.interim) == (204, [])
 
 
-def test_expect_behind_an_event_stream_does_not_disturb_it(api: Api) -> None:
-    """A go-ahead that belongs to the next request must not land in the middle of this answer."""
+def test_a_100_behind_an_event_stream_comes_after_it(api: Api) -> None:
+    """The 100 belongs to the next request, and must not be sent within the event stream."""
     path = api.create(body=b"x")
     with api.connect() as connection:
         events = EventStream(connection, f"{path}?offset=-1&live=sse")
@@ -298,8 +298,8 @@ def test_expect_behind_an_event_stream_does_not_disturb_it(api: Api) -> None:
         assert connection.read_response("POST").status == 409
 
 
-def test_expect_behind_an_append_comes_after_its_answer(api: Api) -> None:
-    """A 100 in front of another request's answer would be taken for that request's."""
+def test_a_100_behind_an_append_comes_after_its_response(api: Api) -> None:
+    """An earlier 100 would be parsed as part of the response to the append."""
     path = api.create()
     with api.connect() as connection:
         connection.send(
@@ -327,7 +327,7 @@ def test_http_1_0_closes(api: Api) -> None:
 
 
 def test_http_1_0_keep_alive(api: Api) -> None:
-    """With keep-alive it goes on."""
+    """With keep-alive the connection stays open."""
     path = api.create(body=b"x")
     raw = f"GET {path} HTTP/1.0\r\nConnection: keep-alive\r\n\r\n".encode()
     with api.connect() as connection:
@@ -339,7 +339,7 @@ def test_http_1_0_keep_alive(api: Api) -> None:
 
 @pytest.mark.parametrize("keep_alive", ["", "Connection: keep-alive\r\n"])
 def test_http_1_0_event_stream_has_no_chunks(api: Api, keep_alive: str) -> None:
-    """HTTP/1.0 knows no chunks: the body is plain and ends with the connection."""
+    """HTTP/1.0 has no chunked coding: the body is plain and ends with the connection."""
     path = api.create(body=b"x", headers={"Stream-Closed": "true"})
     with api.connect() as connection:
         connection.send(f"GET {path}?offset=-1&live=sse HTTP/1.0\r\n{keep_alive}\r\n".encode())
@@ -349,8 +349,8 @@ def test_http_1_0_event_stream_has_no_chunks(api: Api, keep_alive: str) -> None:
         assert connection.closed_by_peer()
 
 
-def test_a_half_closed_client_gets_its_answer(api: Api) -> None:
-    """`printf … | nc` sends, closes its side, and waits."""
+def test_a_half_closed_client_gets_its_response(api: Api) -> None:
+    """As `printf … | nc` does."""
     path = api.create()
     with api.connect() as connection:
         connection.send(raw_request("POST", path, b"abc"))
@@ -361,8 +361,8 @@ def test_a_half_closed_client_gets_its_answer(api: Api) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 50])
-def test_a_half_closed_client_gets_all_its_answers(api: Api, count: int) -> None:
-    """Also when several requests were on their way."""
+def test_a_half_closed_client_gets_all_its_responses(api: Api, count: int) -> None:
+    """To several pipelined requests."""
     path = api.create()
     with api.connect() as connection:
         connection.send(raw_request("POST", path, b"abc") * count)
@@ -374,8 +374,8 @@ def test_a_half_closed_client_gets_all_its_answers(api: Api, count: int) -> None
 
 
 @pytest.mark.parametrize("live", ["long-poll", "sse"])
-def test_a_half_closed_waiter_is_let_go(api: Api, live: str) -> None:
-    """A half-closed client that only waits for data is disconnected."""
+def test_a_half_closed_live_reader_is_disconnected(api: Api, live: str) -> None:
+    """Because it only waits for data."""
     path = api.create()
     with api.connect() as connection:
         connection.send(raw_request("GET", f"{path}?offset=now&live={live}"))
@@ -384,8 +384,8 @@ def test_a_half_closed_waiter_is_let_go(api: Api, live: str) -> None:
             pass
 
 
-def test_clients_that_vanish_leave_nothing_behind(api: Api) -> None:
-    """Resets at every moment of a request do no harm to the next client."""
+def test_connections_that_are_reset_do_not_affect_other_clients(api: Api) -> None:
+    """A reset at every stage of a request."""
     path = api.create()
     raw = raw_request("POST", path, b"x" * 50)
     waiting = [
@@ -409,7 +409,7 @@ def test_empty_lines_before_a_request_are_skipped(api: Api) -> None:
 
 
 def test_get_with_a_body_keeps_the_framing(api: Api) -> None:
-    """A body on GET means nothing, but it is read, so that it is not taken for a request."""
+    """The body has no meaning, but is read, so that it is not parsed as the next request."""
     path = api.create(body=b"x")
     body = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
     with api.connect() as connection:
@@ -424,14 +424,14 @@ def test_get_with_a_body_keeps_the_framing(api: Api) -> None:
 
 @pytest.fixture(scope="module")
 def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server that takes four connections."""
+    """A server that accepts four connections."""
     data_dir: Path = tmp_path_factory.mktemp("small")
     with ServerProcess(data_dir, "--engine", "memory", "--connections-max", "4") as server:
         yield server
 
 
 def test_connections_max(small_server: ServerProcess) -> None:
-    """The next connection is told 503 with Retry-After and closed; a place that frees is taken."""
+    """Further connections get 503 with Retry-After until one is closed."""
     api = Api(small_server)
     taken = [api.connect() for _ in range(4)]
     for connection in taken:

@@ -1,4 +1,4 @@
-"""Clients that dawdle: each phase of a request has a deadline, shortened here to see it pass."""
+"""Slow clients: each phase of a request has a deadline, which these tests shorten."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.streams import check_problem
 from tests.wire.refusal import head, post
 
 SHORT_S = 0.3
-# What must not pass in these tests has this; a test that waits for it by mistake times out.
+# For deadlines that must not expire here; a test that waits for one times out.
 LONG_S = 300.0
 
 
@@ -22,7 +22,7 @@ LONG_S = 300.0
 def server(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[InProcessServer]:
-    """All deadlines are long, but the ones that the test names with its marker."""
+    """A server with long deadlines, except for those that the test's marker names."""
     for name in ("REQUEST_HEAD_S", "REQUEST_BODY_IDLE_S", "KEEP_ALIVE_S", "WRITE_STALL_S"):
         monkeypatch.setattr(connection_module, name, request.param.get(name, LONG_S))
     monkeypatch.setattr(connection_module, "LINGER_S", SHORT_S)
@@ -47,8 +47,8 @@ def create(server: InProcessServer, path: str) -> None:
 @pytest.mark.parametrize(
     "sent", [b"G", b"GET /v1", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nA"]
 )
-def test_a_head_that_does_not_come_is_408(server: InProcessServer, sent: bytes) -> None:
-    """Part of a head and then nothing: 408, then the end."""
+def test_an_incomplete_head_is_408(server: InProcessServer, sent: bytes) -> None:
+    """Then the connection is closed."""
     with server.connect() as connection:
         connection.send(sent)
         check_problem(connection.read_response(), 408, "request-timeout")
@@ -56,8 +56,8 @@ def test_a_head_that_does_not_come_is_408(server: InProcessServer, sent: bytes) 
 
 
 @deadline("REQUEST_HEAD_S")
-def test_slowloris_is_408(server: InProcessServer) -> None:
-    """A head that comes a byte at a time does not push its own deadline forward."""
+def test_a_head_that_is_sent_byte_by_byte_is_408(server: InProcessServer) -> None:
+    """Slowloris: further bytes do not extend the deadline."""
     stop = threading.Event()
     with server.connect() as connection:
         connection.send(b"GET / HTTP/1.1\r\nHost: x\r\n")
@@ -80,8 +80,8 @@ def test_slowloris_is_408(server: InProcessServer) -> None:
 
 
 @deadline("REQUEST_HEAD_S")
-def test_the_deadline_of_a_head_starts_with_its_request(server: InProcessServer) -> None:
-    """Time between requests is not counted against the next one."""
+def test_the_deadline_of_a_head_starts_with_its_first_byte(server: InProcessServer) -> None:
+    """Time between requests is not counted."""
     with server.connect() as connection:
         for _ in range(3):
             assert connection.request("GET", "/-/health").status == 200
@@ -92,7 +92,7 @@ def test_the_deadline_of_a_head_starts_with_its_request(server: InProcessServer)
 @pytest.mark.parametrize("framing", ["Content-Length: 9", "Transfer-Encoding: chunked"])
 @pytest.mark.parametrize("sent", [b"", b"3\r\nab"])
 def test_a_body_that_stops_is_408(server: InProcessServer, framing: str, sent: bytes) -> None:
-    """A body that does not go on: 408, nothing is appended."""
+    """And nothing is appended."""
     create(server, "/v1/stream/body")
     with server.connect() as connection:
         connection.send(post("/v1/stream/body", framing, body=sent))
@@ -103,8 +103,8 @@ def test_a_body_that_stops_is_408(server: InProcessServer, framing: str, sent: b
 
 
 @deadline("REQUEST_BODY_IDLE_S", seconds=1.0)
-def test_a_slow_body_that_goes_on_is_taken(server: InProcessServer) -> None:
-    """The deadline of a body is for its pauses, not for the whole."""
+def test_a_slow_body_without_long_pauses_is_accepted(server: InProcessServer) -> None:
+    """The deadline applies to each pause, not to the whole body."""
     create(server, "/v1/stream/slow")
     with server.connect() as connection:
         connection.send(post("/v1/stream/slow", "Content-Length: 10"))
@@ -117,7 +117,7 @@ def test_a_slow_body_that_goes_on_is_taken(server: InProcessServer) -> None:
 @deadline("KEEP_ALIVE_S")
 @pytest.mark.parametrize("first", [False, True])
 def test_an_idle_connection_is_closed(server: InProcessServer, first: bool) -> None:
-    """Without a request, before the first or after it, the connection is closed silently."""
+    """Before the first request or after it, without a response."""
     with server.connect() as connection:
         if first:
             assert connection.request("GET", "/-/health").status == 200
@@ -127,7 +127,7 @@ def test_an_idle_connection_is_closed(server: InProcessServer, first: bool) -> N
 @deadline("KEEP_ALIVE_S", "REQUEST_HEAD_S", "REQUEST_BODY_IDLE_S")
 @pytest.mark.parametrize("live", ["long-poll", "sse"])
 def test_a_waiting_reader_is_not_idle(server: InProcessServer, live: str) -> None:
-    """None of these deadlines is for a client that waits for us."""
+    """No deadline applies to a client that waits for data."""
     path = "/v1/stream/waiting"
     create(server, path)
     with server.connect() as connection:
@@ -135,24 +135,24 @@ def test_a_waiting_reader_is_not_idle(server: InProcessServer, live: str) -> Non
         threading.Event().wait(SHORT_S * 3)
         with server.connect() as writer:
             assert writer.request("POST", path, {"Content-Type": "text/plain"}, b"x").status == 204
-        answer = connection.read_head()
-        assert answer.status == 200
-        assert b"x" in next(connection.iter_body(answer)) or live == "sse"
+        response = connection.read_head()
+        assert response.status == 200
+        assert b"x" in next(connection.iter_body(response)) or live == "sse"
 
 
 @deadline("WRITE_STALL_S")
-def test_a_client_that_never_reads_is_cut_off(server: InProcessServer) -> None:
-    """Unread responses end the connection, so that they do not stay in memory."""
-    check_that_it_is_cut_off(server)
+def test_a_client_that_never_reads_is_disconnected(server: InProcessServer) -> None:
+    """So that its responses do not stay in memory."""
+    check_connection_is_closed(server)
 
 
-def check_that_it_is_cut_off(server: InProcessServer) -> None:
+def check_connection_is_closed(server: InProcessServer) -> None:
     path = "/v1/stream/big"
     create(server, path)
     with server.connect() as connection:
         body = b"z" * 1_000_000
-        answer = connection.request("POST", path, {"Content-Type": "text/plain"}, body)
-        assert answer.status == 204
+        response = connection.request("POST", path, {"Content-Type": "text/plain"}, body)
+        assert response.status == 204
     with server.connect() as connection:
         # Far more than the socket's buffers hold.
         connection.send(head(f"GET {path} HTTP/1.1") * 50)
@@ -167,13 +167,13 @@ def check_that_it_is_cut_off(server: InProcessServer) -> None:
 
 
 @deadline("WRITE_STALL_S")
-def test_a_client_that_never_reads_little_is_cut_off_too(
+def test_a_client_that_never_reads_a_small_response_is_disconnected(
     server: InProcessServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Goal: what is unsent counts, not whether it is so much that writing was paused.
+    Goal: the deadline applies to any unsent bytes, not only after writing was paused.
 
-    Method: a pause that never comes; then answers that nobody takes, as above.
+    Method: writing is never paused; then responses are left unread as in the test above.
     """
     monkeypatch.setattr(connection_module, "WRITE_BUFFER_BYTES_HIGH", 1 << 30)
-    check_that_it_is_cut_off(server)
+    check_connection_is_closed(server)

@@ -1,50 +1,41 @@
 """
 Generated requests against a live server and a naive model of one stream.
 
-After every example: no 500, no hang (every read has a time limit), the process lives, and the
-stream's content is what the model says. TAILRACE_FUZZ_EXAMPLES sets how many examples each test
-tries, with new randomness in every run; without it a fixed set of a few hundred runs.
+After every example: no 500, no hang (every read has a timeout), the process runs, and the content
+of the stream matches the model. TAILRACE_FUZZ_EXAMPLES sets the number of examples per test, with
+a new random seed in every run; without it a fixed set runs (see `conftest`).
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.http import Connection, Response
 from tests.support.server import ServerProcess
 from tests.support.streams import Api, check_common, check_problem
 
-EXAMPLES = os.environ.get("TAILRACE_FUZZ_EXAMPLES")
-
-fuzz = settings(
-    max_examples=int(EXAMPLES or 200),
-    derandomize=EXAMPLES is None,
-    database=None,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+fuzz = settings.get_profile("wire")
 
 
 class Fuzzed(Api):
-    """An Api whose streams are checked for the health of the server behind them."""
+    """An Api that checks the health of the server."""
 
     def speak(self, pieces: list[bytes], methods: list[str] | None = None) -> list[Response]:
         """
-        Send the pieces one by one, close our side, and read answers until the server closes its.
+        Send the pieces one by one, close our side, and read responses until the server closes its.
 
-        `methods` are those of the requests, as far as they are known; GET is assumed after them.
+        `methods` are the methods of the requests, if known; the rest are assumed to be GET.
         A reset after a refusal is not a fault: what the server did not read it need not keep.
         """
-        answers: list[Response] = []
+        responses: list[Response] = []
         with self.connect() as connection:
             try:
                 for piece in pieces:
@@ -55,18 +46,20 @@ class Fuzzed(Api):
             try:
                 while not _at_end(connection):
                     method = (
-                        methods[len(answers)] if methods and len(answers) < len(methods) else "GET"
+                        methods[len(responses)]
+                        if methods and len(responses) < len(methods)
+                        else "GET"
                     )
-                    answers.append(connection.read_response(method))
+                    responses.append(connection.read_response(method))
             except ConnectionResetError:
                 pass
-        for answer in answers:
-            check_common(answer)
-            assert answer.status < 500 or answer.status in (501, 505), answer
-            if answer.status >= 400 and answer.body:
-                check_problem(answer, answer.status)
+        for response in responses:
+            check_common(response)
+            assert response.status < 500 or response.status in (501, 505), response
+            if response.status >= 400 and response.body:
+                check_problem(response, response.status)
         assert self.server.running
-        return answers
+        return responses
 
 
 def _at_end(connection: Connection) -> bool:
@@ -86,7 +79,7 @@ def fuzzed(wire_server: ServerProcess) -> Iterator[Fuzzed]:
 
 @dataclass
 class Model:
-    """One plain-text stream, as naive as it can be."""
+    """A naive model of one plain-text stream."""
 
     content: bytes = b""
     messages: int = 0
@@ -99,7 +92,7 @@ class Model:
         return f"{self.messages:016d}_{len(self.content):016d}"
 
     def append(self, step: Step) -> int:
-        """The status that an append must get; the model changes when it is new data."""
+        """The status of an append; the model changes if it is new data."""
         if step.producer is not None:
             producer, epoch, number = step.producer
             known = self.producers.get(producer)
@@ -173,7 +166,7 @@ class Step:
 
 
 TOKENS = st.text("abcXYZ019-_", min_size=1, max_size=8)
-# Visible Latin-1 and inner spaces: what a header value may hold.
+# Visible Latin-1 and inner spaces, as header values allow.
 VALUES = st.text(
     st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=20
 ).map(str.strip)
@@ -211,7 +204,7 @@ steps = st.one_of(appends, appends, appends, reads, reads, closes)
 
 
 def split(data: bytes, cuts: list[int]) -> list[bytes]:
-    """The data in pieces, cut at these places."""
+    """The data in pieces, cut at these positions."""
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     return [data[a:b] for a, b in itertools.pairwise(places)]
 
@@ -220,39 +213,39 @@ def split(data: bytes, cuts: list[int]) -> list[bytes]:
 @given(
     plan=st.lists(steps, min_size=1, max_size=8), cuts=st.lists(st.integers(0, 5000), max_size=6)
 )
-def test_well_formed_requests_do_what_the_model_does(
+def test_valid_requests_behave_like_the_model(
     fuzzed: Fuzzed, plan: list[Step], cuts: list[int]
 ) -> None:
     """
-    Any mix of valid requests, pipelined and cut anywhere, changes a stream like the model.
+    Valid requests, pipelined and cut at any position, change a stream like the model.
 
-    Goal: framing never leaks between requests, and each response is the one of its own request.
+    Goal: the framing keeps requests separate, and each response belongs to its request.
     Method: predict status, tail and content of every response from a model of thirty lines.
     """
     path = fuzzed.create()
     model = Model()
     packet = b"".join(step.raw(path) for step in plan)
-    answers = fuzzed.speak(split(packet, cuts), [step.method for step in plan])
-    assert len(answers) == len(plan)
-    for step, answer in zip(plan, answers, strict=True):
+    responses = fuzzed.speak(split(packet, cuts), [step.method for step in plan])
+    assert len(responses) == len(plan)
+    for step, response in zip(plan, responses, strict=True):
         if step.method == "POST" and step.noise[:1] == (("Stream-Closed", "true"),):
             model.closed = True
-            assert answer.status == 204
+            assert response.status == 204
         elif step.method == "POST":
-            assert answer.status == model.append(step), (step, answer)
+            assert response.status == model.append(step), (step, response)
         elif step.method == "GET" and step.query == "?offset=bad":
-            assert answer.status == 400
+            assert response.status == 400
             continue
         elif step.method == "GET":
-            assert answer.body == (b"" if "now" in step.query else model.content)
-        if answer.status < 300:
-            assert answer.headers["stream-next-offset"] == model.tail
+            assert response.body == (b"" if "now" in step.query else model.content)
+        if response.status < 300:
+            assert response.headers["stream-next-offset"] == model.tail
     assert fuzzed.read_all(path) == model.content
     assert ("stream-closed" in fuzzed.head(path).headers) is model.closed
     assert fuzzed.tail(path) == model.tail
 
 
-# -- broken requests -----------------------------------------------------------------------------
+# -- invalid requests ----------------------------------------------------------------------------
 
 
 def is_subsequence(part: bytes, whole: bytes) -> bool:
@@ -261,16 +254,16 @@ def is_subsequence(part: bytes, whole: bytes) -> bool:
     return all(byte in rest for byte in part)
 
 
-def is_new_data(answer: Response) -> bool:
-    """Whether this is the response to an append that is in: 200 with a producer, 204 without."""
-    if "stream-next-offset" not in answer.headers or "etag" in answer.headers:
+def is_new_data(response: Response) -> bool:
+    """Whether this response acknowledges an append: 200 with a producer, 204 without."""
+    if "stream-next-offset" not in response.headers or "etag" in response.headers:
         return False
-    return answer.status == (200 if "producer-seq" in answer.headers else 204)
+    return response.status == (200 if "producer-seq" in response.headers else 204)
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """A change of some bytes at a place."""
+    """A change of some bytes at a position."""
 
     place: int
     removed: int
@@ -320,10 +313,10 @@ def test_mutated_requests_append_what_was_acknowledged(
     fuzzed: Fuzzed, plan: list[Step], changes: list[Mutation], cuts: list[int]
 ) -> None:
     """
-    Valid requests with a few bytes changed: the server's own answers say what is in the stream.
+    Valid requests with a few bytes changed: the stream has exactly the acknowledged messages.
 
     Goal: nothing half-read is ever appended. Method: as many messages are in as there were
-    answers for new data, and all their bytes were sent, in that order.
+    responses for new data, and all their bytes were sent, in that order.
     """
     path = fuzzed.create()
     packet = b"".join(step.raw(path) for step in plan)
@@ -331,10 +324,10 @@ def test_mutated_requests_append_what_was_acknowledged(
         packet = change.apply(packet)
     # Answers to HEAD have no body; which requests the server sees is not known here.
     packet = packet.replace(b"HEAD ", b"GET ")
-    answers = fuzzed.speak(split(packet, cuts))
+    responses = fuzzed.speak(split(packet, cuts))
     content, tail = fuzzed.read_all(path), fuzzed.tail(path)
-    new_data = [answer for answer in answers if is_new_data(answer)]
-    assert int(tail[:16]) == len(new_data), (packet, answers)
+    new_data = [response for response in responses if is_new_data(response)]
+    assert int(tail[:16]) == len(new_data), (packet, responses)
     assert is_subsequence(content, packet)
 
 
@@ -344,11 +337,11 @@ def test_mutated_requests_append_what_was_acknowledged(
 @example(pieces=[b"GET"])
 @example(pieces=[b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03"])
 @example(pieces=[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"])
-def test_random_bytes_are_refused(fuzzed: Fuzzed, pieces: list[bytes]) -> None:
-    """Noise gets one refusal at most, and the end of the connection."""
-    answers = fuzzed.speak(pieces)
-    assert all(400 <= answer.status < 500 for answer in answers), answers
-    assert len(answers) <= 1
+def test_random_bytes_are_rejected(fuzzed: Fuzzed, pieces: list[bytes]) -> None:
+    """With at most one error; then the connection is closed."""
+    responses = fuzzed.speak(pieces)
+    assert all(400 <= response.status < 500 for response in responses), responses
+    assert len(responses) <= 1
 
 
 HEADER_NAMES = st.sampled_from(
@@ -414,13 +407,13 @@ HEADER_VALUES = st.one_of(
     typed=st.booleans(),
     body=st.binary(max_size=30),
 )
-def test_any_headers_get_an_answer_that_is_true(
+def test_the_status_is_correct_for_any_headers(
     fuzzed: Fuzzed, method: str, headers: list[tuple[str, str]], typed: bool, body: bytes
 ) -> None:
     """
-    Well-framed requests with any known header at any value: 2xx is in, anything else is not.
+    Valid framing with any value of any known header: a 2xx append is stored, any other is not.
 
-    A stream that the request has deleted is gone, one whose life it has ended too.
+    A stream that the request deletes or lets expire is gone.
     """
     path = fuzzed.create(body=b"first")
     lines = [f"{method} {path} HTTP/1.1", "Host: fuzz"]
@@ -429,9 +422,9 @@ def test_any_headers_get_an_answer_that_is_true(
     lines += [f"{name}: {value}" for name, value in headers]
     lines.append(f"Content-Length: {len(body)}")
     packet = "\r\n".join([*lines, "", ""]).encode("latin-1") + body
-    answers = fuzzed.speak([packet], [method])
-    assert len(answers) == 1, answers
-    status = answers[0].status
+    responses = fuzzed.speak([packet], [method])
+    assert len(responses) == 1, responses
+    status = responses[0].status
     if method == "DELETE" and status == 204:
         assert fuzzed.head(path).status == 404
         return
@@ -449,23 +442,23 @@ def test_any_headers_get_an_answer_that_is_true(
     ),
     query=st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=30),
 )
-def test_any_target_gets_an_answer(fuzzed: Fuzzed, name: str, query: str) -> None:
-    """Every visible target is created and found again under the same spelling, or refused."""
+def test_any_target_gets_a_response(fuzzed: Fuzzed, name: str, query: str) -> None:
+    """A stream is created and found at the same target, or the target is rejected."""
     target = f"{fuzzed.path()}{name}"
     created = fuzzed.speak(
         [f"PUT {target} HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx".encode()]
     )
-    assert [answer.status for answer in created] in ([201], [400])
+    assert [response.status for response in created] in ([201], [400])
     found = fuzzed.speak([f"GET {target}?{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode()])
-    statuses = [answer.status for answer in found]
-    # A live read that only waits is let go without a response once we closed our side.
+    statuses = [response.status for response in found]
+    # A half-closed live read that only waits is disconnected without a response.
     assert statuses in ([200], [400], []), found
     if created[0].status == 400:
         assert statuses == [400]
 
 
 def strict(text: bytes) -> Any:
-    """Another parser's opinion, with the extensions of Python's taken away."""
+    """Parse with Python's parser, without its extensions of JSON."""
 
     def refuse(_: str) -> Any:
         raise ValueError("not JSON")
@@ -497,10 +490,10 @@ dumpers: st.SearchStrategy[Callable[[Any], str]] = st.sampled_from(
 
 @fuzz
 @given(value=json_values, dump=dumpers, around=st.sampled_from(["", " ", "\r\n\t "]))
-def test_json_survives_byte_for_byte(
+def test_json_is_returned_byte_for_byte(
     fuzzed: Fuzzed, value: Any, dump: Callable[[Any], str], around: str
 ) -> None:
-    """Each element of an array comes back exactly as it was spelled; white space around is free."""
+    """Each element of an array, with any white space around it."""
     path = fuzzed.create("application/json")
     elements = value if isinstance(value, list) else [value]
     spelled = [dump(element).encode() for element in elements]
@@ -512,23 +505,23 @@ def test_json_survives_byte_for_byte(
         )
     else:
         body = around.encode() + spelled[0] + around.encode()
-    answer = fuzzed.post(path, body, content_type="application/json")
+    response = fuzzed.post(path, body, content_type="application/json")
     if value == []:
-        check_problem(answer, 400, "json-invalid")
+        check_problem(response, 400, "json-invalid")
         return
-    assert answer.status == 204, (body, answer.body)
+    assert response.status == 204, (body, response.body)
     assert fuzzed.get(path).body == b"[" + b",".join(spelled) + b"]"
-    offset = answer.headers["stream-next-offset"]
+    offset = response.headers["stream-next-offset"]
     assert int(offset[:16]) == len(elements)
 
 
 @fuzz
 @given(value=json_values, changes=mutations)
-def test_json_is_judged_like_by_another_parser(
+def test_json_is_validated_like_by_another_parser(
     fuzzed: Fuzzed, value: Any, changes: list[Mutation]
 ) -> None:
     """
-    Broken JSON is refused and valid JSON is not: two independent parsers agree on which is which.
+    Exactly the JSON that an independent parser accepts is accepted.
 
     Excluded are escapes of lone surrogates, which RFC 8259 leaves open.
     """

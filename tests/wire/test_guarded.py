@@ -1,4 +1,4 @@
-"""With access control: a body that may not be sent is refused before it is read (§10.1)."""
+"""With access control: a request is rejected before its body is read (§10.1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def access(tmp_path_factory: pytest.TempPathFactory) -> AccessToml:
 
 @pytest.fixture(scope="module")
 def reader(access: AccessToml) -> str:
-    """A token that may read everything, and nothing else."""
+    """A token with read access to everything, and no write access."""
     return access.token("read:/")
 
 
@@ -55,38 +55,40 @@ def server(access: AccessToml, reader: str) -> Iterator[ServerProcess]:
         "POST /-/backup",
     ],
 )
-def test_a_body_is_refused_before_it_is_sent(
+def test_a_request_is_rejected_before_its_body_is_sent(
     server: ServerProcess, reader: str, line: str, body: str, who: str, status: int
 ) -> None:
-    """Nothing of it is sent here, and the response comes all the same, and is the only one."""
+    """The client never sends the body; there is exactly one response."""
     token = {"nobody": "", "a guess": "guess", "reader": reader}[who]
     credentials = f"Authorization: Bearer {token}\r\n" if token else ""
     with Connection.to(server.url) as connection:
         connection.send(f"{line} HTTP/1.1\r\nHost: x\r\n{credentials}{body}\r\n".encode())
-        answer = connection.read_response()
-        assert answer.status == status
-        assert (answer.headers.get("www-authenticate") is not None) == (status == 401)
+        response = connection.read_response()
+        assert response.status == status
+        assert (response.headers.get("www-authenticate") is not None) == (status == 401)
         assert connection.closed_by_peer()
 
 
-def test_nothing_is_left_of_them(server: ServerProcess) -> None:
+def test_rejected_requests_have_no_effect(server: ServerProcess) -> None:
     spooled: list[Path] = list((server.data_dir / "snapshots").glob("*"))
     assert not spooled
 
 
-def test_what_is_granted_is_served_on(server: ServerProcess, reader: str) -> None:
+def test_granted_requests_are_served_on_the_same_connection(
+    server: ServerProcess, reader: str
+) -> None:
     with Connection.to(server.url) as connection:
         for _ in range(3):
-            answer = connection.request(
+            response = connection.request(
                 "GET", "/v1/stream/x", {"Authorization": f"Bearer {reader}"}
             )
-            assert answer.status == 404
+            assert response.status == 404
 
 
-def test_a_body_behind_a_request_that_waits_is_refused_before_it_is_sent(
+def test_a_pipelined_request_is_rejected_before_its_body_is_sent(
     server: ServerProcess, access: AccessToml, reader: str
 ) -> None:
-    """Otherwise a reader could have forbidden bodies collected behind its request."""
+    """Behind a waiting request: otherwise the server would buffer the forbidden body."""
     operator = access.token("*:/")
     os.kill(server.pid, signal.SIGHUP)
     path = "/v1/stream/waits"

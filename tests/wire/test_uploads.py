@@ -1,4 +1,4 @@
-"""Snapshots among other requests on one connection."""
+"""Snapshot uploads and other requests pipelined on one connection."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def path(api: Api) -> str:
 
 
 def chunked(path: str, body: bytes, trailers: int = 0) -> bytes:
-    """An upload without a known length."""
+    """A chunked upload of a snapshot."""
     head = f"PUT {path}/snapshot/{offset(1, 3)} HTTP/1.1\r\nHost: {HOST}\r\n"
     head += "Transfer-Encoding: chunked\r\n\r\n"
     fields = "".join(f"X-{at}: x\r\n" for at in range(trailers)).encode()
     return head.encode() + b"%x\r\n%b\r\n0\r\n%b\r\n" % (len(body), body, fields)
 
 
-def test_an_upload_that_is_refused_at_its_very_end_leaves_nothing(api: Api, path: str) -> None:
+def test_an_upload_that_is_rejected_at_its_end_leaves_no_file(api: Api, path: str) -> None:
     """
-    Goal: no file stays open or on disk, whatever came behind it.
+    Goal: no file stays open or on disk, whatever request comes next.
 
     Method: too many trailers after a large body, and the next request in the same packet.
     """
@@ -47,7 +47,7 @@ def test_an_upload_that_is_refused_at_its_very_end_leaves_nothing(api: Api, path
     wait_for_files(api, before, 0)
 
 
-def test_a_refused_upload_behind_a_request_that_waits_leaves_nothing(api: Api, path: str) -> None:
+def test_a_rejected_upload_behind_a_waiting_request_leaves_no_file(api: Api, path: str) -> None:
     before = snapshot_files(api)
     poll = format_request("GET", f"{path}?offset={offset(1, 3)}&live=long-poll", host=HOST)
     following = format_request("GET", path, host=HOST)
@@ -59,8 +59,10 @@ def test_a_refused_upload_behind_a_request_that_waits_leaves_nothing(api: Api, p
     wait_for_files(api, before, 0)
 
 
-def test_a_stream_created_again_and_its_snapshot_in_one_packet(api: Api, path: str) -> None:
-    """Requests of one connection are served in order: the snapshot is of the new stream."""
+def test_a_stream_is_created_again_and_its_snapshot_published_in_one_packet(
+    api: Api, path: str
+) -> None:
+    """Requests of one connection are processed in order: the snapshot is of the new stream."""
     parts = (
         format_request("DELETE", path, host=HOST),
         format_request("PUT", path, {"Content-Type": "text/plain"}, b"xyz", host=HOST),
@@ -72,10 +74,8 @@ def test_a_stream_created_again_and_its_snapshot_in_one_packet(api: Api, path: s
     assert api.head(path).headers["stream-snapshot-offset"] == offset(1, 3)
 
 
-def test_a_client_that_expects_100_behind_another_request_gets_it_in_its_turn(
-    api: Api, path: str
-) -> None:
-    """RFC 9110, 10.1.1: a server that got the head must send 100 or a final status."""
+def test_a_pipelined_upload_that_expects_100_gets_it_in_order(api: Api, path: str) -> None:
+    """RFC 9110, 10.1.1: after the head the server must send 100 or a final status."""
     append = format_request("POST", path, {"Content-Type": "text/plain"}, b"x", host=HOST)
     headers = {"Expect": "100-continue", "Content-Length": "5"}
     head = format_request("PUT", f"{path}/snapshot/{offset(1, 3)}", headers, host=HOST)
@@ -87,18 +87,18 @@ def test_a_client_that_expects_100_behind_another_request_gets_it_in_its_turn(
         assert connection.read_response().status == 204
 
 
-def test_publishing_twice_on_one_connection(api: Api, path: str) -> None:
+def test_two_uploads_on_one_connection(api: Api, path: str) -> None:
     publish(api, path, offset(1, 3), b"state")
     tail = api.append(path, b"def")
     publish(api, path, tail, b"later")
     assert api.head(path).headers["stream-snapshot-offset"] == tail
 
 
-def test_a_snapshot_of_nothing_that_does_not_even_say_so(api: Api, path: str) -> None:
-    """As `curl -X PUT` sends it: neither a length nor chunks."""
+def test_an_upload_without_a_length_is_an_empty_snapshot(api: Api, path: str) -> None:
+    """As `curl -X PUT` sends it: without Content-Length and chunks."""
     tail = api.tail(path)
     with api.connect() as connection:
         connection.send(f"PUT {path}/snapshot/{tail} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         assert connection.read_response().status == 204
-        answer = connection.request("GET", f"{path}/snapshot/{tail}")
-        assert (answer.status, answer.body) == (200, b"")
+        response = connection.request("GET", f"{path}/snapshot/{tail}")
+        assert (response.status, response.body) == (200, b"")

@@ -1,4 +1,4 @@
-"""Servers that only the tests of one module use, so that their counters are known."""
+"""A server per test module, so that no other test changes its counters."""
 
 from __future__ import annotations
 

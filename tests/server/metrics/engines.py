@@ -1,4 +1,4 @@
-"""An engine in this process with its metrics, for what needs no server."""
+"""An engine in this process with its metrics, for tests that need no server."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.server.metrics.pages import Page
 
 __all__ = ["Counted", "Refused", "opened"]
 
-# Nobody waits here: what `live` says of readers is tested with a real server.
-NOBODY: Any = SimpleNamespace(count=lambda: (0, 0), sent_bytes=0)
+# Live readers are tested with a real server.
+NO_READERS: Any = SimpleNamespace(count=lambda: (0, 0), sent_bytes=0)
 
 
 def clock_ms() -> int:
@@ -33,11 +33,11 @@ def clock_ms() -> int:
 
 
 class Refused(Exception):
-    """The engine did not do what a test asked for."""
+    """The engine rejected a command of a test."""
 
 
 class Counted:
-    """An engine, its metrics, and short words for what is done to it."""
+    """An engine, its metrics, and short methods for commands."""
 
     def __init__(self, engine: Engine, metrics: Metrics) -> None:
         self.engine = engine
@@ -50,7 +50,7 @@ class Counted:
         await self._durable(lambda reply: self.engine.buckets.delete(bucket.encode(), reply))
 
     async def append(self, bucket: str, stream: str, body: bytes) -> None:
-        """Create a stream if need be, and append to it."""
+        """Append to a stream, which is created if it does not exist."""
         await self.create(bucket, stream)
         await self._submit(bucket, stream, Append(body, "text/plain", False, None, None))
 
@@ -64,7 +64,7 @@ class Counted:
     async def delete(self, bucket: str, stream: str) -> None:
         await self._submit(bucket, stream, Delete())
 
-    def answer(self, operation: str, status: int, code: str | None = None) -> None:
+    def count_response(self, operation: str, status: int, code: str | None = None) -> None:
         """Count a response, as a transport does."""
         request = Request("GET", b"/", b"", {}, b"")
         request.operation = operation
@@ -98,6 +98,6 @@ async def opened(path: Path | None = None, buckets_max: int = 100) -> AsyncItera
     )
     engine = Engine(store, clock=clock_ms)
     try:
-        yield Counted(engine, Metrics(engine, NOBODY, settings))
+        yield Counted(engine, Metrics(engine, NO_READERS, settings))
     finally:
         await engine.close()

@@ -1,4 +1,4 @@
-"""The page of a server's metrics, taken apart."""
+"""The parsed metrics page of a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Page:
-    """What one scrape said."""
+    """The samples of one scrape."""
 
     def __init__(self, text: str) -> None:
         self.families: dict[str, Metric] = {
@@ -35,13 +35,12 @@ class Page:
         return {labels: value for (at, labels), value in self._values.items() if at == name}
 
     def labels(self, name: str, label: str) -> dict[str, float]:
-        """The same by one label."""
+        """The values of all samples of a name, by one label."""
         return {dict(labels)[label]: value for labels, value in self.all(name).items()}
 
 
 def scrape(api: Api) -> Page:
-    """Ask a server."""
-    answer = api.request("GET", f"{api.server.base_path}/-/metrics")
-    assert answer.status == 200, (answer.status, answer.body)
-    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    return Page(answer.text)
+    response = api.request("GET", f"{api.server.base_path}/-/metrics")
+    assert response.status == 200, (response.status, response.body)
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return Page(response.text)

@@ -1,4 +1,4 @@
-"""Spans on their way: to a collector, to one that is not there, and without the library."""
+"""Export of spans: to a collector, to one that is unreachable, and without the library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
 SECRET = "c0ffee-secret"
-WAIT_S = 10.0
+# Not an assertion about speed: the machine may be busy.
+WAIT_S = 60.0
 
 
 class Collector:
@@ -102,10 +103,10 @@ def test_a_server_sends_its_spans_to_a_collector(
         assert api.request("GET", f"{path}?offset=-1&{SECRET}={SECRET}").status == 200
         spans = collector.until(lambda spans: {"read", "commit"} <= {span.name for span in spans})
         api.close()
-        # What is still in the queue is sent at the end.
+        # Spans that are still queued are sent at shutdown.
         with api.connect() as connection:
             assert connection.request("HEAD", path, {}).status == 200
-        # uvicorn ends by the signal that stopped it.
+        # uvicorn exits with the signal that stopped it.
         assert server.terminate() in (0, -signal.SIGTERM)
     assert "head" in {span.name for span in collector.spans}
     by_name = {span.name: span for span in spans}
@@ -131,13 +132,13 @@ def test_a_server_sends_its_spans_to_a_collector(
     assert names == {"streams"}
 
 
-def test_a_collector_that_is_not_there_keeps_nobody_waiting(tmp_path: Path) -> None:
-    # A port that is taken, and that nobody listens on.
-    nobody = socket.socket()
-    nobody.bind(("127.0.0.1", 0))
-    endpoint = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+def test_an_unreachable_collector_does_not_delay_requests_or_shutdown(tmp_path: Path) -> None:
+    # A port that is bound, and on which no process listens.
+    unused = socket.socket()
+    unused.bind(("127.0.0.1", 0))
+    endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
     env = {"TAILRACE_TRACES": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
-    with nobody, ServerProcess(tmp_path, "--engine", "memory", env=env) as server:
+    with unused, ServerProcess(tmp_path, "--engine", "memory", env=env) as server:
         api = Api(server)
         for _ in range(20):
             assert api.request("GET", api.path()).status == 404
@@ -145,7 +146,7 @@ def test_a_collector_that_is_not_there_keeps_nobody_waiting(tmp_path: Path) -> N
         assert server.terminate() == 0
 
 
-def test_without_the_library_the_server_says_what_to_install(tmp_path: Path) -> None:
+def test_without_the_library_the_error_names_the_package_to_install(tmp_path: Path) -> None:
     missing = tmp_path / "opentelemetry"
     missing.mkdir()
     (missing / "__init__.py").write_text("raise ImportError('not installed')\n")
@@ -154,17 +155,17 @@ def test_without_the_library_the_server_says_what_to_install(tmp_path: Path) -> 
         *("--port", "0", "--data-dir", str(tmp_path / "data")),
     ]
     ended = subprocess.run(
-        command, cwd=REPO_ROOT, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, timeout=30
+        command, cwd=REPO_ROOT, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, timeout=120
     )
     assert ended.returncode == 2
     assert b"pip install 'tailrace[otel]'" in ended.stderr
     assert b"Traceback" not in ended.stderr
 
 
-def test_without_traces_nothing_of_them_is_loaded() -> None:
+def test_without_tracing_its_modules_are_not_imported() -> None:
     code = (
         "import sys, tailrace.server.lifecycle; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120)
     assert ended.stdout.strip() == b"[]", ended.stderr

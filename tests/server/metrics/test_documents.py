@@ -1,4 +1,4 @@
-"""The guide and the board speak of metrics that there are, and of all of them."""
+"""The monitoring guide and the dashboard cover all metrics, and no others."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ PANELS = {
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
-    """What an engine on disk says after a little of everything."""
+    """The metrics page of an engine on disk after every kind of command."""
 
-    async def ask(path: Path) -> Page:
+    async def scrape(path: Path) -> Page:
         async with opened(path) as server:
             await server.create_bucket("bucket")
             await server.append("bucket", "stream", b"x")
-            server.answer("append", 204)
+            server.count_response("append", 204)
             return server.page()
 
-    return asyncio.run(ask(tmp_path_factory.mktemp("page")))
+    return asyncio.run(scrape(tmp_path_factory.mktemp("page")))
 
 
 def shown(page: Page) -> dict[str, tuple[str, set[str]]]:
-    """Of each metric that is shown: its kind, and its labels."""
+    """The kind and the labels of each metric on the page."""
     found = {}
     for family in page.families.values():
         name = family.name + ("_total" if family.type == "counter" else "")
@@ -50,21 +50,21 @@ def shown(page: Page) -> dict[str, tuple[str, set[str]]]:
     return found
 
 
-def test_every_metric_is_documented_and_every_documented_one_exists(page: Page) -> None:
+def test_the_documented_metrics_are_the_existing_ones(page: Page) -> None:
     ours = {name for name in shown(page) if name.startswith("tailrace_")}
     rows = [row[0] for row in ROW.findall(GUIDE)]
     assert sorted(rows) == sorted(HELP) == sorted(ours)
 
 
-def test_kinds_and_labels_are_those_that_are_documented(page: Page) -> None:
+def test_kinds_and_labels_are_as_documented(page: Page) -> None:
     for name, kind, labels, _ in ROW.findall(GUIDE):
-        # The text format of Prometheus has no info: it is a gauge there.
+        # In Prometheus' text format an info is a gauge.
         expected = "gauge" if kind == "info" else kind
         assert shown(page)[name] == (expected, set(re.findall(r"`(\w+)`", labels))), name
 
 
 def metrics_of(text: str) -> set[str]:
-    """The metrics that expressions name; a histogram by its own name, not by its parts."""
+    """The metrics in an expression; a histogram by its name, without the suffix."""
     found = set()
     for name in NAME.findall(text):
         part = next((part for part in PARTS if name.endswith(part)), "")
@@ -76,7 +76,7 @@ def expressions() -> list[str]:
     return [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
 
 
-def test_every_expression_of_the_board_names_metrics_that_exist(page: Page) -> None:
+def test_every_expression_of_the_dashboard_uses_existing_metrics(page: Page) -> None:
     for expression in expressions():
         named = metrics_of(expression)
         assert named, expression
@@ -87,14 +87,14 @@ def test_every_expression_of_the_board_names_metrics_that_exist(page: Page) -> N
             assert shown(page)[part][0] == "histogram"
 
 
-def test_every_label_of_the_board_is_one_of_its_metric(page: Page) -> None:
+def test_every_label_of_the_dashboard_belongs_to_its_metric(page: Page) -> None:
     for expression in expressions():
         labels = set(re.findall(r"sum by \((\w+)\)", expression)) - {"le"}
         known = set().union(*(shown(page)[name][1] for name in metrics_of(expression)))
         assert labels <= known, expression
 
 
-def test_the_board_can_be_imported_and_shows_what_matters() -> None:
+def test_the_dashboard_can_be_imported_and_has_all_panels() -> None:
     assert BOARD["uid"]
     assert {"datasource"} <= {
         item["name"] for item in BOARD["templating"]["list"] if item["type"] == "datasource"
@@ -113,7 +113,7 @@ def test_the_board_can_be_imported_and_shows_what_matters() -> None:
     assert max(x for x, _ in cells) < 24, "a board is 24 wide"
 
 
-def test_the_alerts_name_metrics_and_codes_that_exist(page: Page) -> None:
+def test_the_alerts_use_existing_metrics_and_codes(page: Page) -> None:
     alerts = re.findall(r"^ +expr: (.+)$", GUIDE, re.MULTILINE)
     assert len(alerts) >= 8
     known = page.labels("tailrace_refused_total", "code")

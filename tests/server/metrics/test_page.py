@@ -1,4 +1,4 @@
-"""The page itself: its formats, and that no number of buckets makes it grow."""
+"""The metrics page: its formats, and its bounded size for any number of buckets."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ def size_of_logs(path: Path) -> int:
     return sum(log.stat().st_size for log in path.glob("*.log"))
 
 
-async def a_little_of_everything(server: Counted) -> None:
+async def run_every_command(server: Counted) -> None:
     await server.create_bucket("bucket")
     await server.append("bucket", "stream", b"hello")
-    server.answer("append", 204)
-    server.answer("read", 404, "stream-not-found")
+    server.count_response("append", 204)
+    server.count_response("read", 404, "stream-not-found")
     server.metrics.count_refusal("request-malformed")
 
 
-def test_the_page_is_what_both_parsers_read(tmp_path: Path) -> None:
+def test_both_formats_have_the_same_samples(tmp_path: Path) -> None:
     async def check() -> None:
         async with opened(tmp_path) as server:
-            await a_little_of_everything(server)
+            await run_every_command(server)
             kind, text = await server.metrics.scrape(b"")
             assert kind == b"text/plain; version=0.0.4; charset=utf-8"
             plain = {family.name for family in prometheus(text.decode())}
-            # What Prometheus sends.
+            # The header that Prometheus sends.
             accept = (
                 b"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3"
             )
             kind, text = await server.metrics.scrape(accept)
             assert kind.startswith(b"application/openmetrics-text; version=1.0.0")
-            # An info has no suffix here, and is a gauge with one there.
+            # An info has no suffix in OpenMetrics, and is a gauge with one in the text format.
             open_names = {family.name for family in openmetrics(text.decode())}
             assert plain - open_names == {"tailrace_build_info"}
             assert open_names - plain == {"tailrace_build"}
@@ -73,7 +73,7 @@ def test_the_page_is_what_both_parsers_read(tmp_path: Path) -> None:
         b"*/*",
     ],
 )
-def test_no_accept_header_breaks_the_page_or_is_quoted_in_it(accept: bytes) -> None:
+def test_any_accept_header_gets_the_page_and_is_not_quoted_in_it(accept: bytes) -> None:
     async def check() -> None:
         async with opened() as server:
             kind, text = await server.metrics.scrape(accept)
@@ -85,10 +85,10 @@ def test_no_accept_header_breaks_the_page_or_is_quoted_in_it(accept: bytes) -> N
     run(check())
 
 
-def test_a_scrape_in_a_thread_says_the_same() -> None:
+def test_a_scrape_in_a_thread_returns_the_same_page() -> None:
     async def check() -> None:
         async with opened() as server:
-            await a_little_of_everything(server)
+            await run_every_command(server)
             page = Page((await server.metrics.scrape(b""))[1].decode())
             for name in ("tailrace_requests_total", "tailrace_refused_total", *BY_BUCKET):
                 assert page.all(name) == server.page().all(name)
@@ -96,8 +96,8 @@ def test_a_scrape_in_a_thread_says_the_same() -> None:
     run(check())
 
 
-def test_a_thousand_buckets_have_no_more_labels_than_are_allowed() -> None:
-    """What has no label of its own is in `other`, so that sums are right whatever is left out."""
+def test_the_number_of_bucket_labels_is_limited() -> None:
+    """Buckets without their own label are in `other`, so that sums are correct."""
 
     async def check() -> None:
         async with opened(buckets_max=10) as server:
@@ -112,7 +112,7 @@ def test_a_thousand_buckets_have_no_more_labels_than_are_allowed() -> None:
                 assert sum(values.values()) == total
                 assert values["other"] == total * 0.99
             before = set(page.labels("tailrace_bucket_appends_total", "bucket"))
-            # Nor does it grow by and by.
+            # Nor does it grow over time.
             for name in names[:50]:
                 await server.delete(name, "s")
                 await server.delete_bucket(name)
@@ -125,7 +125,7 @@ def test_a_thousand_buckets_have_no_more_labels_than_are_allowed() -> None:
     run(check())
 
 
-def test_a_bucket_that_is_called_other_is_one_of_the_others() -> None:
+def test_a_bucket_named_other_is_counted_in_the_label_other() -> None:
     async def check() -> None:
         async with opened() as server:
             await server.create_bucket("other")
@@ -137,7 +137,7 @@ def test_a_bucket_that_is_called_other_is_one_of_the_others() -> None:
     run(check())
 
 
-def test_no_bucket_has_a_label_where_none_is_wanted() -> None:
+def test_a_limit_of_zero_has_no_bucket_labels() -> None:
     async def check() -> None:
         async with opened(buckets_max=0) as server:
             await server.create_bucket("bucket")
@@ -148,12 +148,12 @@ def test_no_bucket_has_a_label_where_none_is_wanted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_sums_are_those_of_storage_whatever_was_done(tmp_path: Path, seed: int) -> None:
+def test_sums_match_storage_after_random_commands(tmp_path: Path, seed: int) -> None:
     """
-    What is counted along with commits is what a new look at storage finds.
+    The counts kept along with commits are the counts that a restart reads from storage.
 
-    Method: create, append and delete by chance, several at once so that they share batches; then
-    compare with the same after a restart, which counts again.
+    Method: create, append and delete at random, several at once so that they share commit batches;
+    then compare with the values after a restart.
     """
     chance = random.Random(seed)
 
@@ -191,7 +191,7 @@ def test_sums_are_those_of_storage_whatever_was_done(tmp_path: Path, seed: int) 
     run(check())
 
 
-def test_a_stream_that_is_another_one_in_the_same_batch_counts_from_its_start() -> None:
+def test_a_stream_that_is_created_again_in_the_same_batch_is_counted_from_its_start() -> None:
     async def check() -> None:
         async with opened() as server:
             await server.create_bucket("bucket")
@@ -206,12 +206,12 @@ def test_a_stream_that_is_another_one_in_the_same_batch_counts_from_its_start() 
     run(check())
 
 
-def test_refusals_begin_at_zero_and_are_counted_by_code() -> None:
+def test_errors_start_at_zero_and_are_counted_by_code() -> None:
     async def check() -> None:
         async with opened() as server:
             assert not any(server.page().labels("tailrace_refused_total", "code").values())
-            server.answer("read", 404, "stream-not-found")
-            server.answer("read", 404, "stream-not-found")
+            server.count_response("read", 404, "stream-not-found")
+            server.count_response("read", 404, "stream-not-found")
             server.metrics.count_refusal("request-malformed")
             counts = server.page().labels("tailrace_refused_total", "code")
             assert {code: count for code, count in counts.items() if count} == {
@@ -224,7 +224,7 @@ def test_refusals_begin_at_zero_and_are_counted_by_code() -> None:
 def test_the_caches_are_counted(tmp_path: Path) -> None:
     async def check() -> None:
         async with opened(tmp_path) as server:
-            await a_little_of_everything(server)
+            await run_every_command(server)
         async with opened(tmp_path) as server:
             before = server.page()
             for _ in range(5):
@@ -239,7 +239,7 @@ def test_the_caches_are_counted(tmp_path: Path) -> None:
     run(check())
 
 
-def test_what_is_stored_is_counted_by_where_it_lies(tmp_path: Path) -> None:
+def test_stored_bytes_are_counted_by_kind_of_file(tmp_path: Path) -> None:
     async def check() -> None:
         async with opened(tmp_path) as server:
             await server.create_bucket("bucket")
@@ -251,14 +251,14 @@ def test_what_is_stored_is_counted_by_where_it_lies(tmp_path: Path) -> None:
             assert stored["memtables"] > 100_000
             assert page("tailrace_disk_free_bytes") > 0
         async with opened(tmp_path) as server:
-            # It was flushed when the database was closed; large messages lie in blobs.
+            # Closing the database flushed it; large messages are in blob files.
             stored = server.page().labels("tailrace_stored_bytes", "kind")
             assert stored["blobs"] > 100_000 > stored["tables"] > 0
 
     run(check())
 
 
-def test_files_of_snapshots_are_counted_as_they_come_and_go(tmp_path: Path) -> None:
+def test_snapshot_files_are_counted_when_created_and_removed(tmp_path: Path) -> None:
     def files() -> int:
         return sum(path.stat().st_size for path in (tmp_path / "snapshots").iterdir())
 
@@ -276,7 +276,7 @@ def test_files_of_snapshots_are_counted_as_they_come_and_go(tmp_path: Path) -> N
     unfinished.discard()
     assert store.sizes()["snapshots"] == files()
     store.close()
-    # Nothing refers to these, so that opening it again removes them.
+    # No snapshot refers to these files, so opening the store removes them.
     store = RocksStore(tmp_path)
     assert store.sizes()["snapshots"] == files() == 0
     store.close()

@@ -1,4 +1,4 @@
-"""Spans of requests: what they say, and what they never say."""
+"""Spans of requests: their content, and what they must not contain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECRET = "c0ffee-secret"
 
 
 class Recorded:
-    """Tracing whose spans stay in memory."""
+    """Tracing that keeps its spans in memory."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -37,7 +37,7 @@ class Recorded:
     def spans(self) -> list[ReadableSpan]:
         return list(self._exporter.get_finished_spans())
 
-    def answer(
+    def span_of(
         self,
         method: str,
         path: bytes,
@@ -69,8 +69,8 @@ def recorded() -> Iterator[Recorded]:
     recorded.tracing.close()
 
 
-def test_a_span_says_what_was_done_and_how_it_ended(recorded: Recorded) -> None:
-    span = recorded.answer("POST", b"/bucket/stream", "append", 204)
+def test_a_span_has_the_operation_and_the_status(recorded: Recorded) -> None:
+    span = recorded.span_of("POST", b"/bucket/stream", "append", 204)
     assert (span.name, span.kind, span.parent) == ("append", SpanKind.SERVER, None)
     assert dict(span.attributes or {}) == {
         "http.request.method": "POST",
@@ -95,24 +95,24 @@ def test_a_span_says_what_was_done_and_how_it_ended(recorded: Recorded) -> None:
         (b"/" + b"x" * 2000, None),
     ],
 )
-def test_a_span_names_the_bucket_and_nothing_else_of_the_path(
+def test_a_span_has_the_bucket_and_no_other_part_of_the_path(
     recorded: Recorded, path: bytes, bucket: str | None
 ) -> None:
-    span = recorded.answer("GET", path, "read", 200)
+    span = recorded.span_of("GET", path, "read", 200)
     assert (span.attributes or {}).get("tailrace.bucket") == bucket
     assert "where" not in span.to_json()
 
 
-def test_a_span_never_holds_credentials_query_or_content(recorded: Recorded) -> None:
-    recorded.answer("POST", b"/bucket/stream", "append", 204, traceparent=TRACEPARENT)
-    recorded.answer("BREW" + SECRET, b"/bucket/stream", "unknown", 405, code="method-not-allowed")
+def test_a_span_has_no_credentials_query_or_content(recorded: Recorded) -> None:
+    recorded.span_of("POST", b"/bucket/stream", "append", 204, traceparent=TRACEPARENT)
+    recorded.span_of("BREW" + SECRET, b"/bucket/stream", "unknown", 405, code="method-not-allowed")
     for span in recorded.spans:
         assert SECRET not in span.to_json()
     assert (recorded.spans[-1].attributes or {})["http.request.method"] == "_OTHER"
 
 
 def test_the_trace_of_the_client_is_continued(recorded: Recorded) -> None:
-    span = recorded.answer(
+    span = recorded.span_of(
         "GET", b"/bucket/s", "read", 200, traceparent=TRACEPARENT, tracestate="vendor=1"
     )
     assert span.parent is not None
@@ -125,35 +125,35 @@ def test_the_trace_of_the_client_is_continued(recorded: Recorded) -> None:
 
 
 @pytest.mark.parametrize("header", ["", "00-0-0-01", "nonsense", "\xff" * 55, "0" * 5000])
-def test_a_traceparent_that_is_none_begins_a_trace(recorded: Recorded, header: str) -> None:
-    span = recorded.answer("GET", b"/bucket/s", "read", 200, traceparent=header, tracestate="=,=")
+def test_an_invalid_traceparent_starts_a_new_trace(recorded: Recorded, header: str) -> None:
+    span = recorded.span_of("GET", b"/bucket/s", "read", 200, traceparent=header, tracestate="=,=")
     assert span.parent is None
 
 
-def test_a_client_that_samples_not_is_not_traced(recorded: Recorded) -> None:
+def test_a_request_that_the_client_does_not_sample_is_not_traced(recorded: Recorded) -> None:
     unsampled = TRACEPARENT[:-2] + "00"
     with pytest.raises(IndexError):
-        recorded.answer("GET", b"/bucket/s", "read", 200, traceparent=unsampled)
+        recorded.span_of("GET", b"/bucket/s", "read", 200, traceparent=unsampled)
 
 
-def test_a_refusal_has_its_code_and_a_failure_is_an_error(recorded: Recorded) -> None:
-    refused = recorded.answer("GET", b"/bucket/s", "read", 404, code="stream-not-found")
+def test_a_4xx_has_its_code_and_a_5xx_is_an_error(recorded: Recorded) -> None:
+    refused = recorded.span_of("GET", b"/bucket/s", "read", 404, code="stream-not-found")
     assert (refused.attributes or {})["error.type"] == "stream-not-found"
-    # OpenTelemetry's conventions: of a server, a 4xx is the client's error.
+    # OpenTelemetry's conventions: a 4xx is not an error of the server.
     assert refused.status.status_code is StatusCode.UNSET
-    failed = recorded.answer("GET", b"/bucket/s", "read", 500, code="internal")
+    failed = recorded.span_of("GET", b"/bucket/s", "read", 500, code="internal")
     assert failed.status.status_code is StatusCode.ERROR
 
 
-def test_a_span_begins_when_the_request_came(recorded: Recorded) -> None:
-    span = recorded.answer("GET", b"/bucket/s", "read", 200, started=time.monotonic() - 60)
+def test_a_span_starts_when_the_request_arrived(recorded: Recorded) -> None:
+    span = recorded.span_of("GET", b"/bucket/s", "read", 200, started=time.monotonic() - 60)
     assert span.start_time is not None
     assert span.end_time is not None
     assert span.end_time - span.start_time >= 60e9
 
 
-def test_what_was_committed_links_to_its_commit(recorded: Recorded, tmp_path: Path) -> None:
-    """A retry, which was answered without a commit, links to none."""
+def test_the_span_of_a_write_links_to_its_commit(recorded: Recorded, tmp_path: Path) -> None:
+    """A retry has no commit and no link."""
 
     async def commit() -> None:
         async with opened(tmp_path) as server:
@@ -168,12 +168,12 @@ def test_what_was_committed_links_to_its_commit(recorded: Recorded, tmp_path: Pa
     assert sum(map(int, map(str, appends))) == 5
     for span in commits:
         assert (span.start_time or 0) <= (span.end_time or 0)
-    waited = recorded.answer("POST", b"/bucket/s", "append", 204, started=before)
+    waited = recorded.span_of("POST", b"/bucket/s", "append", 204, started=before)
     assert [link.context for link in waited.links] == [commits[-1].context]
     for operation, status, started in (
         ("append", 204, time.monotonic()),
         ("append", 409, before),
         ("read", 200, before),
     ):
-        span = recorded.answer("POST", b"/bucket/s", operation, status, started=started)
+        span = recorded.span_of("POST", b"/bucket/s", operation, status, started=started)
         assert not span.links, (operation, status)
