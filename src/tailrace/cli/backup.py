@@ -13,7 +13,7 @@ from tailrace.cli.output import Output, human_bytes, on_terminal, report
 from tailrace.cli.progress import Progress, progress_option, show_progress
 from tailrace.client import Retry, TailraceError
 from tailrace.client.errors import AnswerInvalid, Unreachable
-from tailrace.client.flow import Flow, Give, Items, Piece, expect
+from tailrace.client.flow import Give, Items, Piece, expect
 from tailrace.client.requests import Options, Resource, server_url
 from tailrace.client.sync.driver import Driver
 from tailrace.exceptions import ExitCode
@@ -29,9 +29,6 @@ class _BackupFlows(Resource):
 
     def pieces(self) -> Items[int | bytes]:
         """The size of the backup, and then its bytes as they arrive."""
-        return Items(self._pieces())
-
-    def _pieces(self) -> Flow[None]:
         response = yield from expect(self._request("POST"), 200)
         length = response.headers.get("content-length", "")
         if response.headers.get("content-type") != _TAR or not length.isdecimal():

@@ -139,8 +139,6 @@ def check_url(value: str) -> str:
     """
     from tailrace.client.requests import server_url
 
-    if "@" in value.partition("://")[2].partition("/")[0]:
-        raise ValueError("a URL must not contain a user or a password: send a header")
     server_url(value)
     parts = urlsplit(value)
     try:

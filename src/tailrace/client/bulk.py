@@ -65,9 +65,6 @@ class BulkFlows(Resource):
             Refused: The request is invalid, or the server has no rows.
             Unreachable: The response broke off.
         """
-        return Items(self._rows(body))
-
-    def _rows(self, body: bytes) -> Flow[None]:
         yield from expect(self._request("POST", "/-/rows", headers=_IS_JSON, body=body), 200)
         while piece := (yield Piece(ROWS_PIECE_BYTES)):
             yield Give((piece,))

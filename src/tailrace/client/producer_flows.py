@@ -37,8 +37,8 @@ from tailrace.client.flow import (
     Body,
     Evaluate,
     Flow,
+    HttpResponse,
     MakeRequest,
-    Response,
     Send,
     Wait,
     refused,
@@ -284,7 +284,7 @@ class ProducerFlows(Resource, ABC):
             with self.changing():
                 self.queue.acknowledge(batch)
 
-    def _is_foreign(self, batch: ProducerBatch, response: Response) -> bool:
+    def _is_foreign(self, batch: ProducerBatch, response: HttpResponse) -> bool:
         """
         Whether the stored batch that this one duplicates is from another writer.
 

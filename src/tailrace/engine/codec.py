@@ -26,7 +26,7 @@ import msgspec
 
 from tailrace.protocol.content_type import is_json
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.producer import NO_PRODUCERS, ProducerClaim, Producers, ProducerState
+from tailrace.protocol.producer import NO_PRODUCERS, ProducerHeaders, Producers, ProducerState
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
 
 __all__ = [
@@ -94,7 +94,7 @@ def decode_record(value: bytes) -> tuple[Offset, AppendRecord]:
     if flags & _PRODUCER:
         epoch, seq, size = _CLAIM.unpack_from(value, at)
         at += _CLAIM.size
-        producer = ProducerClaim(value[at : at + size].decode(), epoch, seq)
+        producer = ProducerHeaders(value[at : at + size].decode(), epoch, seq)
         at += size
     stream_seq = None
     if flags & _STREAM_SEQ:
@@ -179,7 +179,7 @@ def _flat(item: SnapshotInfo) -> tuple[int, int, int, int, str, bytes, bool, int
 def decode_state(value: bytes) -> StreamState:
     stored = _decode(value)
     producers = {name: ProducerState(*state) for name, state in stored.producers.items()}
-    closed_by = None if stored.closed_by is None else ProducerClaim(*stored.closed_by)
+    closed_by = None if stored.closed_by is None else ProducerHeaders(*stored.closed_by)
     return StreamState(
         id=stored.id,
         content_type=stored.content_type,
