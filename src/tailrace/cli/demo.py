@@ -17,7 +17,6 @@ import click
 from tailrace.cli.failures import Failure
 from tailrace.cli.output import Output, on_terminal
 from tailrace.cli.parameters import PAUSE
-from tailrace.cli.serve import check_libraries
 from tailrace.cli.signals import exit_on_signals
 from tailrace.cli.stdio import print_stderr
 from tailrace.client import Client, Stream, TailraceError
@@ -60,7 +59,9 @@ def demo(pause: float) -> None:
     Starts a server on a free port and a temporary directory, appends a text word by word, follows
     it, kills the reader halfway and continues without a gap. Removes everything at the end.
     """
-    check_libraries()
+    # Here, so that a missing library is reported by this process.
+    import tailrace.server.lifecycle  # noqa: F401
+
     words = [word + " " for word in TEXT.split()]
     with exit_on_signals(), ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-demo-"))

@@ -37,7 +37,7 @@ from tailrace.engine.backup_format import (
     padding,
     sums_text,
 )
-from tailrace.exceptions import TailraceError
+from tailrace.exceptions import ExitCode, TailraceError
 
 __all__ = ["BackupInvalid", "DirectoryTaken", "restore"]
 
@@ -59,6 +59,11 @@ class BackupInvalid(TailraceError):
 
 class DirectoryTaken(TailraceError):
     """The directory to restore to is not empty."""
+
+    message = "{directory} is not empty, and nothing in it is overwritten"
+    exit_code = ExitCode.CONFLICT
+    hint = "restore to another directory, or move this one away first"
+    directory: Path
 
 
 def restore(
@@ -113,7 +118,7 @@ def _is_empty(directory: Path) -> bool:
     if not directory.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
     if any(directory.iterdir()):
-        raise DirectoryTaken
+        raise DirectoryTaken(directory)
     return True
 
 
