@@ -230,7 +230,7 @@ def test_each_json_message_has_the_offset_to_resume_after_it(stream: Any) -> Non
 
 
 def test_an_invalid_place_is_rejected_at_once(stream: Any) -> None:
-    with pytest.raises(ValueError, match="not a place"):
+    with pytest.raises(ValueError, match="not an offset"):
         stream.read_json("-1,x")
 
 

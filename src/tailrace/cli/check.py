@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from tailrace.cli.directory import data_dir_option
 from tailrace.cli.failures import Failure, one_line
 from tailrace.cli.output import Output, counted, human_bytes
+from tailrace.cli.parameters import data_dir_option
 from tailrace.cli.progress import Progress, progress_option, show_progress
 from tailrace.cli.signals import exit_on_signals
 from tailrace.exceptions import ExitCode

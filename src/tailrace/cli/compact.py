@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from tailrace.cli.directory import data_dir_option
 from tailrace.cli.failures import Failure
 from tailrace.cli.head import as_object_option
-from tailrace.cli.output import Output, human_bytes
+from tailrace.cli.output import as_json, human_bytes, print_lines
+from tailrace.cli.parameters import data_dir_option
 from tailrace.cli.progress import Progress, progress_option, show_progress
 from tailrace.exceptions import ExitCode
 
@@ -33,13 +33,12 @@ def compact(data_dir: Path, is_json: bool, progress: bool | None) -> None:
         before = stored_bytes(data_dir)
     reclaimed = _run(data_dir, before, progress)
     after = stored_bytes(data_dir)
-    output = Output()
+    sizes = {"bytes_before": before, "bytes_after": after, "garbage_bytes": reclaimed}
     if is_json:
-        output.json({"bytes_before": before, "bytes_after": after, "garbage_bytes": reclaimed})
+        print_lines(as_json(sizes))
     else:
-        sizes = f"{human_bytes(before)} before, {human_bytes(after)} now"
-        output.line(f"{data_dir}: {sizes}; {human_bytes(reclaimed)} was garbage")
-    output.finish()
+        old, new, garbage = map(human_bytes, sizes.values())
+        print_lines(f"{data_dir}: {old} before, {new} now; {garbage} was garbage")
 
 
 def _run(data_dir: Path, size: int, progress: bool | None) -> int:

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ __all__ = [
     "check_url",
     "command_line",
     "count_option",
+    "data_dir_option",
     "is_url",
 ]
 
@@ -118,6 +120,17 @@ PAUSE: Final = FuncParamType(pause)
 SERVER_URL: Final = FuncParamType(url)
 # §5.2.1: the integers that a JavaScript number holds exactly.
 EPOCH: Final = click.IntRange(0, 2**53 - 1)
+
+
+data_dir_option = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="TAILRACE_DATA_DIR",
+    required=True,
+    metavar="DIR",
+    show_envvar=True,
+    help="The data directory.",
+)
 
 
 def count_option(*names: str, least: int = 1, help: str) -> Callable[[_Command], _Command]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tailrace.cli.directory import data_dir_option
 from tailrace.cli.failures import Failure
 from tailrace.cli.files import opened
-from tailrace.cli.output import Output, human_bytes
+from tailrace.cli.output import human_bytes, print_lines
+from tailrace.cli.parameters import data_dir_option
 from tailrace.cli.progress import Progress, progress_option, show_progress
 from tailrace.cli.signals import exit_on_signals
 
@@ -59,8 +59,8 @@ def restore(backup: Path, data_dir: Path, progress: bool | None) -> None:
 def _print_summary(manifest: "Manifest", data_dir: Path) -> None:
     moment = datetime.fromtimestamp(manifest.time_ms / 1000, UTC).isoformat(timespec="seconds")
     directory = shlex.quote(str(data_dir))
-    output = Output()
-    output.line(f"{data_dir}: {human_bytes(manifest.bytes)}, the state at {moment}")
-    output.line(f"verify it: tailrace check --data-dir {directory}")
-    output.line(f"serve it: tailrace serve --data-dir {directory}")
-    output.finish()
+    print_lines(
+        f"{data_dir}: {human_bytes(manifest.bytes)}, the state at {moment}",
+        f"verify it: tailrace check --data-dir {directory}",
+        f"serve it: tailrace serve --data-dir {directory}",
+    )

@@ -9,7 +9,7 @@ import click
 from click.types import FuncParamType
 
 from tailrace.cli.failures import Failure
-from tailrace.cli.output import Output, report, table
+from tailrace.cli.output import as_json, print_lines, report, table
 from tailrace.cli.parameters import TEXT
 from tailrace.cli.stdio import print_stderr
 from tailrace.server.settings import SettingsError
@@ -102,14 +102,11 @@ def new(file: Path, name: str, grants: tuple[str, ...], expires: datetime | None
     from tailrace.server.guard.access.token_editor import add_token
 
     id_, text = add_token(file, name, grants, expires)
-    output = Output()
-    output.line(text.encode())
-    output.flush()
+    print_lines(text)
     print_stderr(f"{id_} was added to {file}. The token is not stored: copy it now.")
-    print_stderr(
-        f"A running server with --access {file} accepts it after: systemctl reload tailrace"
-    )
-    print_stderr("(or kill -HUP its process). To try it:")
+    print_stderr(f"A running server with --access {file} accepts it after:")
+    print_stderr("  systemctl reload tailrace  # or kill -HUP its process")
+    print_stderr("To try it:")
     print_stderr('  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:4437/…')
 
 
@@ -121,16 +118,12 @@ def list_(file: Path, is_json: bool) -> None:
     from tailrace.server.guard.access.token_editor import list_tokens
 
     found = list_tokens(file)
-    output = Output()
     if is_json:
-        for item in found:
-            output.json(_fields(item))
+        print_lines(*(as_json(_fields(item)) for item in found))
     elif found:
-        for line in table([_TITLES, *map(_row, found)], [0] * len(_TITLES)):
-            output.line(line.encode())
+        print_lines(*table([_TITLES, *map(_row, found)], [0] * len(_TITLES)))
     else:
         report(f"{file}: no tokens")
-    output.flush()
 
 
 @token.command()
@@ -146,9 +139,8 @@ def revoke(id: str, file: Path) -> None:
         hint = f"tailrace token list --file {file}"
         raise Failure(f"{file}: {error}", error.exit_code, hint) from error
     report(f"{id}: revoked ({name})")
-    print_stderr(
-        "A running server rejects it after: systemctl reload tailrace (or kill -HUP its process)"
-    )
+    print_stderr("A running server rejects it after:")
+    print_stderr("  systemctl reload tailrace  # or kill -HUP its process")
 
 
 def _fields(item: "Token") -> dict[str, Any]:

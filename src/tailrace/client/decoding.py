@@ -2,9 +2,9 @@
 Decoding of response headers, and of chunks to the messages of a JSON stream or to text.
 
 A server gives the offset after a chunk, and not after each message in it. To resume after a message
-inside a chunk, a reader reads from the chunk's start again and skips a number of messages. Such a
-place is written `{offset},{count}`, since no offset has a comma (§6). Streams only grow, so that
-the same messages always follow an offset.
+inside a chunk, a reader reads from the chunk's start again and skips a number of messages. The
+offset of a message is therefore written `{offset},{count}`, since no offset of a server has a comma
+(§6). Streams only grow, so that the same messages always follow an offset.
 """
 
 import codecs
@@ -24,7 +24,7 @@ __all__ = [
     "is_true",
     "json_items",
     "next_offset",
-    "split_place",
+    "split_offset",
     "text_chunks",
 ]
 
@@ -54,11 +54,11 @@ def chunk_of(response: HttpResponse, data: bytes) -> Chunk:
     return Chunk(data, next_offset(response), up_to_date, closed)
 
 
-def split_place(place: str) -> tuple[str, int]:
+def split_offset(text: str) -> tuple[str, int]:
     """The offset to read from, and the number of messages to skip after it."""
-    offset, mark, count = place.partition(",")
+    offset, mark, count = text.partition(",")
     if mark and not (count.isascii() and count.isdecimal()):
-        raise ValueError(f"{place!r} is not a place in a stream")
+        raise ValueError(f"{text!r} is not an offset")
     return offset, int(count) if mark else 0
 
 

@@ -64,7 +64,6 @@ TRANSIENT: Final = frozenset((429, 500, 502, 503, 504))
 """Statuses of transient failures: a safe request is retried."""
 _NOT_CARRIED_OUT: Final = frozenset((429,))
 """Statuses of requests that were not processed: any request may be repeated."""
-_RETRY_AFTER_S_MAX: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +75,32 @@ class Retry:
     first_s: float = 0.1
     longest_s: float = 10.0
     jitter: Callable[[], float] = random.random
+    retry_after_s_max: float = 300.0
+    """The longest pause that a server can ask for by `Retry-After`."""
 
     def pause_s(self, attempt: int, headers: Mapping[str, str] | None = None) -> float:
         """The pause after a number of failures: what the server asks for, or ever longer."""
-        asked = _retry_after_s(headers or {})
+        requested = _retry_after_s(headers or {})
         longest = min(self.longest_s, self.first_s * 2.0 ** min(attempt - 1, 62))
-        if asked is not None:
+        if requested is not None:
+            requested = min(asked, self.retry_after_s_max)
             longest = min(longest, self.first_s)
         # Never at once, and never all clients at the same time.
-        return max(asked or 0.0, longest * (0.5 + 0.5 * self.jitter()))
+        return max(requested or 0.0, longest * (0.5 + 0.5 * self.jitter()))
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     """RFC 9110, 10.2.3: seconds, or a date."""
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.isdecimal():
-        return min(float(value), _RETRY_AFTER_S_MAX)
+        return float(value)
     if not value:
         return None
     try:
         moment = parsedate_to_datetime(value)
     except ValueError:
         return None
-    return min(max(0.0, moment.timestamp() - time()), _RETRY_AFTER_S_MAX)
+    return max(0.0, moment.timestamp() - time())
 
 
 @dataclass(frozen=True, slots=True)

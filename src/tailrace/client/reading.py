@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tailrace.client.decoding import chunk_of, json_items, split_place, text_chunks
+from tailrace.client.decoding import chunk_of, json_items, split_offset, text_chunks
 from tailrace.client.encoding import is_json
 from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
 from tailrace.client.flow import (
@@ -35,7 +35,7 @@ from tailrace.client.requests import Resource
 from tailrace.client.sse import EventParser
 from tailrace.client.values import Chunk, Item, TextChunk
 
-__all__ = ["BEGINNING", "ReadFlows"]
+__all__ = ["BEGINNING", "NOW", "ReadFlows"]
 
 BEGINNING: Final = "-1"
 NOW: Final = "now"
@@ -72,7 +72,7 @@ class ReadFlows(Resource):
 
         Raises as `read`; AnswerInvalid if it is no JSON stream.
         """
-        return self._items(*split_place(offset), live=False)
+        return self._items(*split_offset(offset), live=False)
 
     def tail_json(self, offset: str = BEGINNING) -> Items[Item]:
         """
@@ -80,7 +80,7 @@ class ReadFlows(Resource):
 
         Raises as `tail`; AnswerInvalid if it is no JSON stream.
         """
-        return self._items(*split_place(offset), live=True)
+        return self._items(*split_offset(offset), live=True)
 
     def tail_text(self, offset: str = BEGINNING) -> Items[TextChunk]:
         """
@@ -164,7 +164,7 @@ class ReadFlows(Resource):
                     was_live = at.mode != _CATCH_UP
                     yield from self._take(response, at)
                     # A live read that returned nothing counts: a server that returns at once must
-                    # not be asked in a tight loop.
+                    # not be polled in a tight loop.
                     failures = int(was_live and at.offset == before)
             except Unreachable:
                 # If the offset advanced, or the server reported that nothing is new, only the
@@ -298,7 +298,7 @@ def _first(prefetched: HttpRequest | None, make: MakeRequest) -> MakeRequest:
 
 def _check_offset(offset: str) -> None:
     if "," in offset:
-        raise ValueError(f"{offset!r} is a place between JSON messages: use read_json or tail_json")
+        raise ValueError(f"{offset!r} is the offset of a JSON message: use read_json or tail_json")
 
 
 def _has_json(response: HttpResponse) -> bool:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from tailrace.client.decoding import is_true, json_items, split_place
+from tailrace.client.decoding import is_true, json_items, split_offset
 from tailrace.client.encoding import DEFAULT_CONTENT_TYPE, as_bytes
 from tailrace.client.errors import AnswerInvalid, NotFound, OffsetGone, Unreachable
 from tailrace.client.flow import Body, Flow, Give, HttpResponse, Items, Piece, each, expect, fetch
@@ -148,7 +148,7 @@ class SnapshotFlows(ReadFlows):
 
         Raises as `read_or_bootstrap`; AnswerInvalid if it is no JSON stream.
         """
-        start, skipped = split_place(offset)
+        start, skipped = split_offset(offset)
         return self._recover(start, skipped, live, partial(json_items, self.url))
 
     def _recover(self, offset: str, skipped: int, live: bool, decode: _Decode) -> Flow[None]:
