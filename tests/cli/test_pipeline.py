@@ -187,7 +187,7 @@ def without(modules: str, *args: str, **environ: str) -> subprocess.CompletedPro
 def test_the_error_without_pyspark_has_its_package(run: Run, filled: str) -> None:
     done = without("pyspark", "pipeline", "archive", filled, "table")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "tailrace: this needs Spark: pip install 'tailrace[spark]'\n"
+    assert done.stderr == "tailrace: this command needs pyspark: pip install 'tailrace[spark]'\n"
 
 
 def test_the_error_without_java_has_its_package(

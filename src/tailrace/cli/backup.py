@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from tailrace.cli.connection import Location, Server, server_options
+from tailrace.cli.error_messages import failure_for
 from tailrace.cli.failures import Failure
 from tailrace.cli.files import STANDARD, destination, file_argument
 from tailrace.cli.output import Output, human_bytes, on_terminal, report
@@ -64,7 +65,7 @@ def backup(file: Path, server: Server, progress: bool | None) -> None:
     try:
         size = _copy(pieces, file, progress)
     except TailraceError as error:
-        raise Location(server).failure(error, missing="") from error
+        raise failure_for(error, Location(server), missing="") from error
     finally:
         driver.close()
     if file != STANDARD:

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from tailrace.cli.error_messages import failure_for
-from tailrace.cli.failures import Failure, print_error
+from tailrace.cli.failures import print_error
 from tailrace.cli.parameters import (
     BUCKET_OR_EMPTY,
     HEADER,
@@ -119,12 +119,9 @@ class Location:
             try:
                 yield stream
             except Refused as error:
-                raise self.failure(_with_detail(error, stream), missing) from error
+                raise failure_for(_with_detail(error, stream), self, missing) from error
             except TailraceError as error:
-                raise self.failure(error, missing) from error
-
-    def failure(self, error: TailraceError, missing: str | None = None) -> Failure:
-        return failure_for(error, self, missing)
+                raise failure_for(error, self, missing) from error
 
     def command(self, command: str, *options: str, file: str = "") -> str:
         """A command line about this stream."""

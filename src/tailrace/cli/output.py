@@ -96,9 +96,6 @@ class Output:
             data = data.encode("utf-8", "backslashreplace")
         self._put((visible(data) if self._filters else data) + b"\n")
 
-    def json(self, value: Any) -> None:
-        self.line(as_json(value))
-
     def flush(self) -> None:
         flush_output()
 

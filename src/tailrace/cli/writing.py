@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from tailrace.cli.connection import Command, Location, Patience
+from tailrace.cli.error_messages import failure_for
 from tailrace.cli.failures import Failure, print_error
 from tailrace.cli.output import counted, json_type
 from tailrace.cli.parameters import EPOCH, HEADER_TEXT
@@ -116,7 +117,7 @@ def writing(
             with producer:
                 yield writer
         except TailraceError as error:
-            failure = location.failure(error)
+            failure = failure_for(error, location)
             if writer.count > 1:
                 failure.message += f"; {writer.stored}"
             raise failure from error

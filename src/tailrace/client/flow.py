@@ -83,7 +83,7 @@ class Retry:
         requested = _retry_after_s(headers or {})
         longest = min(self.longest_s, self.first_s * 2.0 ** min(attempt - 1, 62))
         if requested is not None:
-            requested = min(asked, self.retry_after_s_max)
+            requested = min(requested, self.retry_after_s_max)
             longest = min(longest, self.first_s)
         # Never at once, and never all clients at the same time.
         return max(requested or 0.0, longest * (0.5 + 0.5 * self.jitter()))

@@ -74,7 +74,7 @@ class ProducerFlows(Resource, ABC):
         self._clock = clock
         self._is_json = is_json(options.content_type)
         self._is_probed = options.producer_id is None
-        self._are_deliveries_done = False
+        self._is_reported = False
         """All deliveries have the error that ended the producer."""
         self._is_abandoned = False
         self._is_logged = False
@@ -134,7 +134,7 @@ class ProducerFlows(Resource, ABC):
         """
         queue, last = self.queue, self.queue.last_index
         yield from self._hurry(
-            lambda: (self._are_deliveries_done if queue.failure else queue.is_delivered(last)) or None
+            lambda: (self._is_reported if queue.failure else queue.is_delivered(last)) or None
         )
         if queue.failure is not None:
             raise queue.failure.with_traceback(None)
@@ -334,7 +334,7 @@ class ProducerFlows(Resource, ABC):
             else:
                 batch.delivery.set_exception(error)
         with self.changing():
-            self._are_deliveries_done = True
+            self._is_reported = True
         if self.queue.options.on_error is not None:
             self.queue.options.on_error(error)
         if self._is_abandoned:

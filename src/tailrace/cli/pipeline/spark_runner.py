@@ -109,11 +109,8 @@ def _stop_before(error: BaseException) -> BaseException | None:
 
 
 def check_spark() -> None:
-    """Raise a failure if pyspark is not installed."""
-    try:
-        import pyspark  # noqa: F401 - whether it can be imported is the question
-    except ModuleNotFoundError as error:
-        raise Failure("this needs Spark: pip install 'tailrace[spark]'") from error
+    """Raise ModuleNotFoundError if pyspark is not installed, before anything else fails."""
+    import pyspark  # noqa: F401 - whether it can be imported is the question
 
 
 def _not_started(error: Exception, log: IO[bytes] | None) -> Failure:
@@ -155,11 +152,14 @@ def _ending_jvm(log: IO[bytes] | None) -> Iterator[None]:
         yield
     finally:
         with _standard_error_to(log):
-            process = _jvm()
-            # Interrupted during the start, pyspark has no reference to the JVM.
-            for child in _children() - before if process is None else (process.pid,):
-                _end(child)
-            if process is not None:
+            if (process := _jvm()) is None:
+                # Interrupted during the start: pyspark has no reference to the JVM.
+                for child in _children() - before:
+                    _end(child)
+            else:
+                # `poll` first: the id of a process that was waited for may be another's by now.
+                if process.poll() is None:
+                    _end(process.pid)
                 _reset_pyspark()
         signal.signal(signal.SIGINT, handler)
         os.dup2(kept, 2)
