@@ -151,7 +151,7 @@ def _member(sources: Sources, item: ast.stmt) -> Iterator[str]:
             yield f"- `{item.name}: {_result(item)}`\n"
     elif isinstance(item, ast.Assign) and isinstance(item.value, ast.Call):
         name, call = ast.unparse(item.targets[0]), ast.unparse(item.value)
-        if made := re.fullmatch(r"(?:Operation|Iteration)\((\w+)\.(\w+)\)", call):
+        if made := re.fullmatch(r"(?:ResultMethod|IteratorMethod)\((\w+)\.(\w+)\)", call):
             method = sources.methods(made[1])[made[2]]
             yield _heading(method, name)
             yield _prose(ast.get_docstring(method) or "") + "\n"

@@ -18,6 +18,7 @@ from tailrace.cli.pipeline.backlog import backlog, checkpoint_positions
 from tailrace.cli.pipeline.options import FOLLOWING, FORMAT, PARTITIONS, SELECTION, TABLE
 from tailrace.client import Client, Listed
 from tailrace.protocol.offset import Offset
+from tailrace.spark.jobs.stream_to_table import TableJob
 from tests.cli.conftest import Run
 
 LIMIT_S = 60.0
@@ -148,7 +149,7 @@ def test_no_server(run: Run) -> None:
             "'spark.x' is not of the form name=value",
         ),
         (("archive",), "Missing argument 'BUCKET'"),
-        (("mirror", "bucket", "ftp://x", "--checkpoint", "c"), "is no URL"),
+        (("mirror", "bucket", "ftp://x", "--checkpoint", "c"), "is not a URL"),
         (("mirror", "bucket", NOWHERE), "Missing option '--checkpoint'"),
         (
             ("mirror", "bucket", NOWHERE, "--checkpoint", "c", "--target-header", "x"),
@@ -186,7 +187,7 @@ def without(modules: str, *args: str, **environ: str) -> subprocess.CompletedPro
 def test_the_error_without_pyspark_has_its_package(run: Run, filled: str) -> None:
     done = without("pyspark", "pipeline", "archive", filled, "table")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "tailrace: this needs Spark: pip install 'tailrace[spark]'\n"
+    assert done.stderr == "tailrace: this command needs pyspark: pip install 'tailrace[spark]'\n"
 
 
 def test_the_error_without_java_has_its_package(
@@ -226,4 +227,7 @@ def test_options_are_named_after_the_arguments_of_their_jobs() -> None:
     assert set(options) == set(pipeline._Jobs.names)
     for name, groups in options.items():
         function = getattr(import_module(f"tailrace.spark.jobs.{name}"), name)
-        assert shared.union(*groups) <= set(signature(function).parameters)
+        accepted = set(signature(function).parameters)
+        if "parameters" in accepted:
+            accepted.update(signature(TableJob).parameters)
+        assert shared.union(*groups) <= accepted

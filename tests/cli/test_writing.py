@@ -146,7 +146,7 @@ def test_append_and_close(run: Run, name: str) -> None:
     assert run("append", name, "last", "--close").code == 0
     done = run("append", name, "more")
     assert (done.code, run("read", name).out) == (4, b"last")
-    assert "hint: a closed stream accepts no messages" in done.err
+    assert "hint: a closed stream accepts no appends" in done.err
 
 
 def test_append_nothing_and_close(run: Run, name: str) -> None:

@@ -21,7 +21,7 @@ from tailrace.client import (
 )
 from tailrace.client.buckets import BucketFlows
 from tailrace.client.errors import refusal
-from tailrace.client.flow import Body, Flow, Response, Send
+from tailrace.client.flow import Body, Flow, HttpResponse, Send
 from tailrace.client.requests import Options
 from tests.client.tiers import async_first, sync_first
 
@@ -178,7 +178,7 @@ def survey_of(*pages: dict[str, Any], since: str | None = None) -> tuple[Survey,
         while True:
             if isinstance(effect, Send):
                 asked.append(effect.request.url.partition("?")[2])
-                effect = flow.send(Response(200, {}, effect.request.url))
+                effect = flow.send(HttpResponse(200, {}, effect.request.url))
             else:
                 assert isinstance(effect, Body)
                 effect = flow.send(json.dumps(next(answers)).encode())

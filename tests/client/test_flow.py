@@ -28,13 +28,13 @@ from tailrace.client.errors import (
 )
 from tailrace.client.flow import (
     Body,
-    Effect,
     Evaluate,
     Flow,
+    FlowEffect,
+    HttpRequest,
+    HttpResponse,
     MakeRequest,
     Piece,
-    Request,
-    Response,
     Retry,
     Send,
     Wait,
@@ -48,20 +48,22 @@ CALM = Retry(attempts_max=4, first_s=1.0, longest_s=3.0, jitter=lambda: 1.0)
 
 
 def making(method: str, *, safe: bool = True) -> MakeRequest:
-    def make() -> Flow[Request]:
+    def make() -> Flow[HttpRequest]:
         yield from ()
-        return Request(method, URL, safe=safe, retry=CALM)
+        return HttpRequest(method, URL, safe=safe, retry=CALM)
 
     return make
 
 
-def response(status: int, **headers: str) -> Response:
-    return Response(status, {name.replace("_", "-"): value for name, value in headers.items()}, URL)
+def response(status: int, **headers: str) -> HttpResponse:
+    return HttpResponse(
+        status, {name.replace("_", "-"): value for name, value in headers.items()}, URL
+    )
 
 
-def play(flow: Flow[Any], *outcomes: Response | Unreachable) -> tuple[Any, list[Effect]]:
+def play(flow: Flow[Any], *outcomes: HttpResponse | Unreachable) -> tuple[Any, list[FlowEffect]]:
     """Drive a flow with prepared outcomes of its requests; its result, or error, and effects."""
-    effects: list[Effect] = []
+    effects: list[FlowEffect] = []
     left = list(outcomes)
     outcome: Any = None
     try:
@@ -87,7 +89,7 @@ def play(flow: Flow[Any], *outcomes: Response | Unreachable) -> tuple[Any, list[
         return error, effects
 
 
-def waits(effects: list[Effect]) -> list[float]:
+def waits(effects: list[FlowEffect]) -> list[float]:
     return [effect.seconds for effect in effects if isinstance(effect, Wait)]
 
 
@@ -158,7 +160,7 @@ class TestTail:
         """A proxy that closes event streams at once: the client polls."""
         here = response(200, stream_next_offset="7", stream_up_to_date="true")
         events = response(200, content_type="text/event-stream")
-        flow = StreamFlows(URL, Options(retry=CALM)).tail().flow
+        flow = StreamFlows(URL, Options(retry=CALM)).tail()
         closed = response(204, stream_next_offset="7", stream_closed="true")
         result, effects = play(flow, here, events, events, events, closed)
         assert result is None
@@ -167,7 +169,7 @@ class TestTail:
     def test_it_polls_if_sse_is_rejected(self) -> None:
         here = response(200, stream_next_offset="7", stream_up_to_date="true")
         closed = response(204, stream_next_offset="7", stream_closed="true")
-        flow = StreamFlows(URL, Options(retry=CALM)).tail().flow
+        flow = StreamFlows(URL, Options(retry=CALM)).tail()
         result, effects = play(flow, here, response(406), closed)
         assert result is None
         asked = [effect.request.url for effect in effects if isinstance(effect, Send)]

@@ -230,7 +230,7 @@ def test_each_json_message_has_the_offset_to_resume_after_it(stream: Any) -> Non
 
 
 def test_an_invalid_place_is_rejected_at_once(stream: Any) -> None:
-    with pytest.raises(ValueError, match="not a place"):
+    with pytest.raises(ValueError, match="not an offset"):
         stream.read_json("-1,x")
 
 
@@ -282,10 +282,18 @@ def test_read_text_does_not_split_characters(stream: Any) -> None:
     "url", ["localhost:4437", "", "ftp://host", "http://", "http://host:port", "http://host:0"]
 )
 def test_an_invalid_url_is_rejected_at_once(url: str) -> None:
-    with pytest.raises(ValueError, match="no URL such as"):
+    with pytest.raises(ValueError, match="not a URL such as"):
         Client(url)
-    with pytest.raises(ValueError, match="no URL such as"):
+    with pytest.raises(ValueError, match="not a URL such as"):
         AsyncClient(url)
+
+
+@pytest.mark.parametrize("rest", ["host", "host:port", "host:0", "[host"])
+def test_an_invalid_url_does_not_repeat_its_password(rest: str) -> None:
+    for url in (f"http://me:secret@{rest}", f"me:secret@{rest}", f"ftp://me:secret@{rest}"):
+        with pytest.raises(ValueError, match="URL") as raised:
+            Client(url)
+        assert "secret" not in str(raised.value)
 
 
 def test_a_whole_url_is_used_unchanged(client: Any, server: ServerProcess) -> None:

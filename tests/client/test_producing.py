@@ -29,14 +29,14 @@ from tailrace.client.errors import (
     TailraceError,
     Unreachable,
 )
-from tailrace.client.flow import Body, Evaluate, Flow, Request, Response, Retry, Send, Wait
+from tailrace.client.flow import Body, Evaluate, Flow, HttpRequest, HttpResponse, Retry, Send, Wait
 from tailrace.client.producer_flows import ProducerFlows
 from tailrace.client.requests import Options
 from tailrace.client.values import Appended
 from tailrace.protocol.errors import ProducerEpochStart
 from tailrace.protocol.errors import ProducerFenced as Fenced
 from tailrace.protocol.errors import ProducerGap as Gap
-from tailrace.protocol.producer import ProducerClaim, ProducerState, admit, recognise
+from tailrace.protocol.producer import ProducerHeaders, ProducerState, admit, recognise
 
 URL = "http://server/v1/stream/s"
 PATIENT = Retry(attempts_max=1000, first_s=0.01, longest_s=0.1, jitter=lambda: 1.0)
@@ -48,34 +48,34 @@ class ModelServer:
 
     log: list[Any] = field(default_factory=list)
     producers: dict[str, ProducerState] = field(default_factory=dict)
-    closed_by: ProducerClaim | None = None
+    closed_by: ProducerHeaders | None = None
     refuses: int | None = None
 
-    def post(self, call: Request) -> Response:
+    def post(self, call: HttpRequest) -> HttpResponse:
         if self.refuses is not None:
-            return Response(self.refuses, {}, URL)
+            return HttpResponse(self.refuses, {}, URL)
         name = call.headers["producer-id"]
         numbers = int(call.headers["producer-epoch"]), int(call.headers["producer-seq"])
-        claim = ProducerClaim(name, *numbers)
+        claim = ProducerHeaders(name, *numbers)
         if self.closed_by is not None and claim != self.closed_by:
-            return Response(409, {"stream-closed": "true", "stream-next-offset": "end"}, URL)
+            return HttpResponse(409, {"stream-closed": "true", "stream-next-offset": "end"}, URL)
         headers = {"stream-next-offset": str(len(self.log))}
         try:
             if recognise(self.producers.get(name), claim):
                 last = self.producers[name].last_seq
-                return Response(204, {**headers, "producer-seq": str(last)}, URL)
+                return HttpResponse(204, {**headers, "producer-seq": str(last)}, URL)
             admit(self.producers.get(name), claim)
         except Fenced as fenced:
-            return Response(403, {"producer-epoch": str(fenced.epoch)}, URL)
+            return HttpResponse(403, {"producer-epoch": str(fenced.epoch)}, URL)
         except Gap as gap:
-            return Response(409, {"producer-expected-seq": str(gap.expected_seq)}, URL)
+            return HttpResponse(409, {"producer-expected-seq": str(gap.expected_seq)}, URL)
         except ProducerEpochStart:
-            return Response(400, {}, URL)
+            return HttpResponse(400, {}, URL)
         self.producers[name] = ProducerState(claim.epoch, claim.seq)
         self.log.extend(json.loads(call.body or b"[]"))
         if call.headers.get("stream-closed"):
             self.closed_by = claim
-        return Response(200, {"stream-next-offset": str(len(self.log))}, URL)
+        return HttpResponse(200, {"stream-next-offset": str(len(self.log))}, URL)
 
 
 class SteppedFlows(ProducerFlows):
@@ -171,7 +171,7 @@ class World:
         else:
             run.go_on(run.found)
 
-    def _send(self, run: _Run, call: Request) -> None:
+    def _send(self, run: _Run, call: HttpRequest) -> None:
         """A request that succeeds, is lost or fails before or after storing, or arrives twice."""
         fate = self.choose(12) if self.faults > 0 else 11
         self.faults -= fate < 6
@@ -184,9 +184,9 @@ class World:
             run.go_on(Unreachable(URL, "lost after"))
         elif fate == 3:
             self.server.post(call)
-            run.go_on(Response(503, {"retry-after": "0"}, URL))
+            run.go_on(HttpResponse(503, {"retry-after": "0"}, URL))
         elif fate == 4:
-            run.go_on(Response(429, {}, URL))
+            run.go_on(HttpResponse(429, {}, URL))
         elif fate == 5:
             self.server.post(call)
             run.go_on(self.server.post(call))
@@ -360,9 +360,9 @@ def _is_stored(future: Future[Any]) -> bool:
     return future.done() and future.exception() is None
 
 
-def _call(name: str, epoch: int, seq: int, body: bytes) -> Request:
+def _call(name: str, epoch: int, seq: int, body: bytes) -> HttpRequest:
     headers = {"producer-id": name, "producer-epoch": str(epoch), "producer-seq": str(seq)}
-    return Request("POST", URL, headers, body)
+    return HttpRequest("POST", URL, headers, body)
 
 
 class TestProbing:
@@ -489,7 +489,7 @@ class TestErrors:
 
     def test_a_closed_stream(self) -> None:
         world = World(first)
-        world.server.closed_by = ProducerClaim("other", 0, 0)
+        world.server.closed_by = ProducerHeaders("other", 0, 0)
         world.append("a")
         with pytest.raises(StreamClosed):
             world.run(world.flows.flush())

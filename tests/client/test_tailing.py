@@ -15,7 +15,7 @@ from tailrace.client.errors import (
     TailraceError,
     Unreachable,
 )
-from tailrace.client.flow import Body, Flow, Give, Piece, Prefetch, Response, Retry, Send, Wait
+from tailrace.client.flow import Body, Flow, Give, HttpResponse, Piece, Prefetch, Retry, Send, Wait
 from tailrace.client.requests import Options
 from tailrace.client.streams import StreamFlows
 
@@ -25,18 +25,20 @@ TEXT = "text/plain"
 EVENTS = "text/event-stream"
 
 
-def caught_up(body: bytes = b"", offset: str = "5", kind: str = TEXT) -> tuple[Response, list[Any]]:
+def caught_up(
+    body: bytes = b"", offset: str = "5", kind: str = TEXT
+) -> tuple[HttpResponse, list[Any]]:
     headers = {
         "content-type": kind,
         "stream-next-offset": offset,
         "stream-up-to-date": "true",
         "stream-cursor": "c1",
     }
-    return Response(200, headers, URL), [body]
+    return HttpResponse(200, headers, URL), [body]
 
 
-def events(*pieces: bytes | Unreachable, kind: str = EVENTS) -> tuple[Response, list[Any]]:
-    return Response(200, {"content-type": kind}, URL), [*pieces, b""]
+def events(*pieces: bytes | Unreachable, kind: str = EVENTS) -> tuple[HttpResponse, list[Any]]:
+    return HttpResponse(200, {"content-type": kind}, URL), [*pieces, b""]
 
 
 def control(offset: str, more: str = "") -> bytes:
@@ -91,7 +93,7 @@ class Played:
 def tail(*answers: Any, json: bool = False, stop: int = 200) -> Played:
     flows = StreamFlows(URL, Options(retry=RETRY))
     items = flows.tail_json() if json else flows.tail()
-    return Played(items.flow, itertools.chain(answers, itertools.repeat(CUT)), stop)
+    return Played(items, itertools.chain(answers, itertools.repeat(CUT)), stop)
 
 
 CLOSED = ',"streamClosed":true'
@@ -140,9 +142,9 @@ def test_a_quiet_stream_may_be_disconnected_repeatedly() -> None:
     assert len(played.waits) == 50
 
 
-@pytest.mark.parametrize("failure", [CUT, (Response(504, {}, URL), [b""])], ids=["cut", "504"])
+@pytest.mark.parametrize("failure", [CUT, (HttpResponse(504, {}, URL), [b""])], ids=["cut", "504"])
 def test_it_polls_if_events_do_not_arrive(failure: Any) -> None:
-    closed = Response(200, {"stream-next-offset": "6", "stream-closed": "true"}, URL), [b"!"]
+    closed = HttpResponse(200, {"stream-next-offset": "6", "stream-closed": "true"}, URL), [b"!"]
     played = tail(caught_up(), failure, failure, failure, closed)
     assert [query.partition("live=")[2].partition("&")[0] for query in played.sent] == [
         "",
@@ -156,7 +158,10 @@ def test_it_polls_if_events_do_not_arrive(failure: Any) -> None:
 
 def test_after_some_polls_it_tries_sse_again() -> None:
     """They may have failed by chance."""
-    nothing = Response(204, {"stream-next-offset": "5", "stream-up-to-date": "true"}, URL), [b""]
+    nothing = (
+        HttpResponse(204, {"stream-next-offset": "5", "stream-up-to-date": "true"}, URL),
+        [b""],
+    )
     answers = [caught_up(), CUT, CUT, CUT, *[nothing] * 10, events(control("9", CLOSED))]
     played = tail(*answers)
     assert played.ended
@@ -164,7 +169,7 @@ def test_after_some_polls_it_tries_sse_again() -> None:
 
 
 def test_repeated_failures_end_the_tail() -> None:
-    played = tail(caught_up(), *[(Response(503, {}, URL), [b""])] * 20)
+    played = tail(caught_up(), *[(HttpResponse(503, {}, URL), [b""])] * 20)
     assert isinstance(played.error, ServerFailed)
     assert len(played.sent) == 1 + RETRY.attempts_max
 
@@ -182,7 +187,7 @@ def test_a_content_type_is_the_same_in_capitals() -> None:
 
 
 def test_invalid_base64_is_an_error() -> None:
-    answer = Response(200, {"content-type": EVENTS, "stream-sse-data-encoding": "base64"}, URL)
+    answer = HttpResponse(200, {"content-type": EVENTS, "stream-sse-data-encoding": "base64"}, URL)
     played = tail(caught_up(), (answer, [b"event: data\ndata: abcde\n\n" + control("9")]))
     assert isinstance(played.error, AnswerInvalid)
 
@@ -191,12 +196,12 @@ def test_places_are_independent_of_chunk_boundaries() -> None:
     """Resumed in the middle of what came together, from a server that now sends it in three."""
     headers = {"content-type": "application/json", "stream-next-offset": "a"}
     chunks = [
-        (Response(200, headers, URL), [b"[1,2]"]),
-        (Response(200, {**headers, "stream-next-offset": "b"}, URL), [b"[3]"]),
+        (HttpResponse(200, headers, URL), [b"[1,2]"]),
+        (HttpResponse(200, {**headers, "stream-next-offset": "b"}, URL), [b"[3]"]),
         caught_up(b"[4,5]", "c", "application/json"),
     ]
     flows = StreamFlows(URL, Options(retry=RETRY))
-    played = Played(flows.read_json("0,3").flow, iter(chunks))
+    played = Played(flows.read_json("0,3"), iter(chunks))
     assert [(item.value, item.next_offset) for item in played.given] == [(4, "b,1"), (5, "c")]
 
 
@@ -204,7 +209,7 @@ def test_places_are_independent_of_chunk_boundaries() -> None:
     "operation", ["read", "tail", "read_text", "tail_text", "read_or_bootstrap"]
 )
 def test_a_place_between_messages_is_no_byte_offset(operation: str) -> None:
-    flow = getattr(StreamFlows(URL, Options()), operation)("5,3").flow
+    flow = getattr(StreamFlows(URL, Options()), operation)("5,3")
     with pytest.raises(ValueError, match="read_json"):
         next(flow)
 
@@ -218,20 +223,18 @@ def test_now_is_resolved_before_messages_are_counted() -> None:
         events(b"event: data\ndata: [1,2]\n\n" + control("9", CLOSED)),
     ]
     flows = StreamFlows(URL, Options(retry=RETRY))
-    played = Played(flows.tail_json("now").flow, iter(answers))
+    played = Played(flows.tail_json("now"), iter(answers))
     assert [item.next_offset for item in played.given] == ["7,1", "9"]
 
 
 def test_a_snapshot_without_its_following_messages_is_read_once() -> None:
     """A server that does not retain what follows its own snapshot."""
-    gone = Response(410, {}, URL), [b""]
-    moved = Response(307, {"location": "/s/snapshot/5"}, URL), [b""]
+    gone = HttpResponse(410, {}, URL), [b""]
+    moved = HttpResponse(307, {"location": "/s/snapshot/5"}, URL), [b""]
     headers = {"content-type": TEXT, "stream-snapshot-offset": "5"}
-    snapshot = Response(200, headers, URL), [b"state"]
+    snapshot = HttpResponse(200, headers, URL), [b"state"]
     flows = StreamFlows(URL, Options(retry=RETRY))
-    played = Played(
-        flows.read_or_bootstrap().flow, iter([gone, moved, snapshot, gone, moved, snapshot])
-    )
+    played = Played(flows.read_or_bootstrap(), iter([gone, moved, snapshot, gone, moved, snapshot]))
     assert isinstance(played.error, OffsetGone)
     assert [found.data for found in played.given] == [b"state"]
 

@@ -18,7 +18,7 @@ from tailrace.engine.rocks import RocksStore
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.machine import Effect, Verdict
 from tailrace.protocol.offset import START, Offset
-from tailrace.protocol.producer import ProducerClaim
+from tailrace.protocol.producer import ProducerHeaders
 from tailrace.protocol.state import Append, Command, Create, Delete, StreamState
 
 __all__ = ["KINDS", "START_MS", "World", "open_store", "result"]
@@ -221,7 +221,7 @@ class World:
         *,
         content_type: str | None = "text/plain",
         closes: bool = False,
-        claim: ProducerClaim | None = None,
+        claim: ProducerHeaders | None = None,
         seq: str | None = None,
     ) -> StreamState:
         return self.state(key, Append(body, content_type, closes, claim, seq))

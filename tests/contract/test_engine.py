@@ -20,7 +20,7 @@ from tailrace.protocol.errors import (
     StreamNotFound,
 )
 from tailrace.protocol.offset import START, Offset
-from tailrace.protocol.producer import ProducerClaim
+from tailrace.protocol.producer import ProducerHeaders
 from tailrace.protocol.state import Append, Create, Delete
 from tests.contract.conftest import OpenWorld
 from tests.contract.harness import START_MS, World, result
@@ -43,7 +43,7 @@ class TestWrites:
     def test_a_stream_keeps_all_its_fields(self, world: World, forget: Forget) -> None:
         world.create(content_type="Text/Plain; x=1", ttl_s=60, body=b"first")
         world.now += 5
-        state = world.append(claim=ProducerClaim("p", 3, 0), seq="é")
+        state = world.append(claim=ProducerHeaders("p", 3, 0), seq="é")
         world.create(b"other", body=b"other")
         forget(world)
         assert world.find() == state
@@ -55,7 +55,7 @@ class TestWrites:
     def test_closure_and_the_closing_producer_survive(
         self, world: World, forget: Forget, body: bytes
     ) -> None:
-        claim = ProducerClaim("p", 0, 0)
+        claim = ProducerHeaders("p", 0, 0)
         world.create(body=b"a")
         state = world.append(body=body, closes=True, claim=claim)
         forget(world)
@@ -77,12 +77,12 @@ class TestWrites:
     def test_a_retry_is_known(self, world: World, forget: Forget) -> None:
         world.create()
         for seq in range(3):
-            world.append(claim=ProducerClaim("p", 1, seq), seq=str(seq))
+            world.append(claim=ProducerHeaders("p", 1, seq), seq=str(seq))
         state = world.find()
         forget(world)
-        retry = Append(b"x", "text/plain", False, ProducerClaim("p", 1, 2), "2")
+        retry = Append(b"x", "text/plain", False, ProducerHeaders("p", 1, 2), "2")
         assert result(world.do(b"s", retry)) == "duplicate"
-        zombie = Append(b"x", "text/plain", False, ProducerClaim("p", 0, 0))
+        zombie = Append(b"x", "text/plain", False, ProducerHeaders("p", 0, 0))
         assert result(world.do(b"s", zombie)) == "producer-fenced"
         assert (
             result(world.do(b"s", Append(b"x", "text/plain", stream_seq="2"))) == "seq-regression"
@@ -114,7 +114,7 @@ class TestWrites:
 
     def test_created_again_is_another_stream(self, world: World, forget: Forget) -> None:
         old = world.create(body=b"old bytes")
-        world.append(claim=ProducerClaim("p", 9, 0), seq="z")
+        world.append(claim=ProducerHeaders("p", 9, 0), seq="z")
         world.delete()
         forget(world)
         new = world.create(content_type=JSON, body=b"[1,2]")
@@ -240,14 +240,14 @@ class TestCheckpoints:
         world.create()
         replies: list[Outcome] = []
         for at in range(count):
-            claim = ProducerClaim(f"p{at % 3}", 0, at // 3)
+            claim = ProducerHeaders(f"p{at % 3}", 0, at // 3)
             world.submit(b"s", Append(b"%d," % at, "text/plain", False, claim), replies)
         world.until(lambda: len(replies) == count)
         state = world.find()
         forget(world)
         assert world.find() == state
         assert world.read()[0] == b"".join(b"%d," % at for at in range(count))
-        retry = Append(b"x", "text/plain", False, ProducerClaim("p0", 0, 0))
+        retry = Append(b"x", "text/plain", False, ProducerHeaders("p0", 0, 0))
         assert result(world.do(b"s", retry)) == "duplicate"
 
     @pytest.mark.parametrize("size", [CHECKPOINT_BYTES - 1, CHECKPOINT_BYTES, 700_000])
@@ -267,7 +267,7 @@ class TestCheckpoints:
         world.create()
         replies: list[Outcome] = []
         for at in range(400):
-            claim = ProducerClaim(f"producer {at}", at, 0)
+            claim = ProducerHeaders(f"producer {at}", at, 0)
             world.submit(b"s", Append(b"x", "text/plain", False, claim), replies)
         world.until(lambda: len(replies) == 400)
         forget(world)

@@ -12,7 +12,7 @@ import pytest
 from tailrace.engine.engine import Outcome
 from tailrace.protocol.bucket import BucketState, Growth
 from tailrace.protocol.errors import Refusal
-from tailrace.protocol.producer import ProducerClaim
+from tailrace.protocol.producer import ProducerHeaders
 from tailrace.protocol.state import Append, Create, Publish, SnapshotInfo, StreamState
 from tests.contract.harness import START_MS, World, result
 
@@ -112,15 +112,15 @@ def test_what_is_stored_already_is_acknowledged_again(bucketed: World) -> None:
     """A producer's retry, whatever the quota has become meanwhile."""
     world = bucketed
     world.create(KEY)
-    claim = ProducerClaim("p", 0, 0)
+    claim = ProducerHeaders("p", 0, 0)
     world.append(KEY, b"1234", claim=claim)
     asked = limit(world, bytes_max=0)
     assert result(world.do(KEY, Append(b"1234", TEXT, producer=claim))) == "duplicate"
-    assert result(world.do(KEY, Append(b"5", TEXT, producer=ProducerClaim("p", 0, 1)))) == "full"
+    assert result(world.do(KEY, Append(b"5", TEXT, producer=ProducerHeaders("p", 0, 1)))) == "full"
     # It was refused, so it is no gap: the same comes again when there is room.
     world.engine.quota = None
     assert (
-        result(world.do(KEY, Append(b"5", TEXT, producer=ProducerClaim("p", 0, 1)))) == "appended"
+        result(world.do(KEY, Append(b"5", TEXT, producer=ProducerHeaders("p", 0, 1)))) == "appended"
     )
     assert asked == [Growth(0, 1, 1)]
 

@@ -13,7 +13,7 @@ from tailrace.engine.memory import MemoryStore
 from tailrace.engine.rocks import RocksStore
 from tailrace.protocol.machine import apply
 from tailrace.protocol.offset import START, Offset
-from tailrace.protocol.producer import ProducerClaim
+from tailrace.protocol.producer import ProducerHeaders
 from tailrace.protocol.state import AppendRecord, StreamState
 from tests.contract.harness import open_store
 
@@ -69,7 +69,7 @@ class TestLoad:
     def test_the_checkpoint_and_the_records_after_it_folded(self, store: Store) -> None:
         """`Store.load`: also where no checkpoint was stored after the records."""
         state = create(store, b"k", new_state(5))
-        claim = ProducerClaim("p", 1, 0)
+        claim = ProducerHeaders("p", 1, 0)
         first = AppendRecord(2, b"ab", (1, 1), claim, "s")
         state = append(
             store, state, first, AppendRecord(3, b"c"), AppendRecord(4, b"", closes=True)
@@ -88,7 +88,7 @@ class TestLoad:
 
     def test_a_checkpoint_of_a_closed_stream_is_not_closed_twice(self, store: Store) -> None:
         """The closing record without bytes lies at the tail, where a replay would begin."""
-        claim = ProducerClaim("p", 0, 0)
+        claim = ProducerHeaders("p", 0, 0)
         state = create(store, b"k", new_state(5))
         state = append(store, state, batch(4), AppendRecord(3, b"", (), claim, None, True))
         transaction = store.begin()

@@ -28,7 +28,7 @@ from tailrace.engine.rocks.options import family_options
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.machine import apply
 from tailrace.protocol.offset import START, Offset
-from tailrace.protocol.producer import ProducerClaim
+from tailrace.protocol.producer import ProducerHeaders
 from tailrace.protocol.state import AppendRecord, PublishRecord, SnapshotInfo, StreamState
 from tests.contract.test_store import append, batch, create, new_state, scan
 
@@ -408,7 +408,7 @@ class TestPublish:
 
     def test_of_a_closed_stream(self, store: Store, state: StreamState) -> None:
         """Also at its very end, where the record that closed it lies."""
-        claim = ProducerClaim("p", 1, 0)
+        claim = ProducerHeaders("p", 1, 0)
         state = append(store, state, AppendRecord(5, b"", (), claim, None, True))
         after = publish(store, b"buck\0s", state, state.tail, snapshot_id=9, content=b"all")
         reclaim(store, *store.garbage(9))

@@ -28,7 +28,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tailrace.protocol.producer import ProducerClaim
+from tailrace.protocol.producer import ProducerHeaders
 from tests.crash.extensions_model import (
     Expected,
     Place,
@@ -90,7 +90,7 @@ _ELEMENTS = st.lists(
     min_size=1,
     max_size=6,
 ).map(elements)
-_CLAIMS = st.builds(ProducerClaim, st.sampled_from(["p", "q"]), st.just(0), st.integers(0, 3))
+_CLAIMS = st.builds(ProducerHeaders, st.sampled_from(["p", "q"]), st.just(0), st.integers(0, 3))
 _SIZES = st.sampled_from(SIZES)
 _SEEDS = st.integers(0, 2)
 _TYPES = st.sampled_from(TYPES)
@@ -242,7 +242,7 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
         self._append(*self.pick(data), case)
 
     @rule(data=st.data(), times=st.integers(1, 5), claim=st.one_of(st.none(), _CLAIMS))
-    def grow(self, data: st.DataObject, times: int, claim: ProducerClaim | None) -> None:
+    def grow(self, data: st.DataObject, times: int, claim: ProducerHeaders | None) -> None:
         """Appends that fit their stream, as far as the producer's sequence does."""
         self._grow(data, *self.pick(data), times, claim)
 
@@ -252,7 +252,7 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
         bucket: str,
         stream: str,
         times: int,
-        claim: ProducerClaim | None,
+        claim: ProducerHeaders | None,
     ) -> None:
         model = self.model.find(bucket, stream)
         for _ in range(times):

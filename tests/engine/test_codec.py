@@ -19,7 +19,7 @@ from tailrace.protocol.limits import (
     STREAM_SEQ_BYTES_MAX,
 )
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.producer import ProducerClaim, Producers, ProducerState
+from tailrace.protocol.producer import ProducerHeaders, Producers, ProducerState
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
 
 NUMBERS = st.integers(0, PRODUCER_INTEGER_MAX)
@@ -27,7 +27,7 @@ TIMES = st.integers(0, 2**45)
 OFFSETS = st.builds(Offset, st.integers(0, 10**16 - 1), st.integers(0, 10**16 - 1))
 # Header values arrive as Latin-1.
 LATIN = st.text(st.characters(max_codepoint=255), max_size=20)
-CLAIMS = st.builds(ProducerClaim, LATIN.filter(bool), NUMBERS, NUMBERS)
+CLAIMS = st.builds(ProducerHeaders, LATIN.filter(bool), NUMBERS, NUMBERS)
 
 
 @st.composite
@@ -91,7 +91,7 @@ def test_a_state_is_decoded_as_it_was_encoded(key: bytes, state: StreamState) ->
     # Equal as tuples is not enough: callers use their names.
     assert isinstance(again.tail, Offset)
     assert isinstance(again.earliest, Offset)
-    assert again.closed_by is None or isinstance(again.closed_by, ProducerClaim)
+    assert again.closed_by is None or isinstance(again.closed_by, ProducerHeaders)
     assert all(isinstance(known, ProducerState) for _, known in again.producers.items())
 
 
@@ -101,7 +101,7 @@ def test_the_longest_texts_fit_their_length_fields() -> None:
         1,
         b"x",
         (),
-        ProducerClaim("ÿ" * PRODUCER_ID_BYTES_MAX, PRODUCER_INTEGER_MAX, PRODUCER_INTEGER_MAX),
+        ProducerHeaders("ÿ" * PRODUCER_ID_BYTES_MAX, PRODUCER_INTEGER_MAX, PRODUCER_INTEGER_MAX),
         "ÿ" * STREAM_SEQ_BYTES_MAX,
     )
     assert decode_record(encode_record(Offset(0, 0), record))[1] == record
@@ -140,7 +140,7 @@ class TestGoldenBytes:
 
     def test_everything_at_once(self) -> None:
         record = AppendRecord(
-            1_700_000_000_000, b"a,bc,", (2, 3), ProducerClaim("é", 5, 6), "ÿ9", closes=True
+            1_700_000_000_000, b"a,bc,", (2, 3), ProducerHeaders("é", 5, 6), "ÿ9", closes=True
         )
         assert encode_record(self.AT, record).hex(" ", -4) == (
             "010f0000 45000000 02000000 07000000 00000000 02010000 00000000 0068e5cf 8b010000 "
@@ -166,7 +166,7 @@ class TestGoldenBytes:
             tail=Offset(2, 300),
             earliest=Offset(1, 4),
             closed=True,
-            closed_by=ProducerClaim("p", 1, 2),
+            closed_by=ProducerHeaders("p", 1, 2),
             stream_seq="é",
             producers=Producers.of({"p": ProducerState(1, 2)}),
         )

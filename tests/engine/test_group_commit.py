@@ -12,7 +12,7 @@ from tailrace.engine.engine import Outcome, StreamChange
 from tailrace.engine.errors import StorageFailed
 from tailrace.protocol.errors import StreamNotFound
 from tailrace.protocol.offset import START, Offset
-from tailrace.protocol.producer import ProducerClaim
+from tailrace.protocol.producer import ProducerHeaders
 from tailrace.protocol.state import Append, Create, Delete
 from tests.contract.harness import World, result
 from tests.engine.conftest import Held
@@ -90,7 +90,7 @@ class TestNoOutcomeBeforeItIsDurable:
         held.world.create()
         self.stop(held)
         replies: list[Outcome] = []
-        command = Append(b"x", TEXT, False, ProducerClaim("p", 0, 0))
+        command = Append(b"x", TEXT, False, ProducerHeaders("p", 0, 0))
         for _ in range(3):
             held.world.submit(b"s", command, replies)
             held.world.turn()
@@ -102,9 +102,9 @@ class TestNoOutcomeBeforeItIsDurable:
         self.stop(held)
         replies: list[Outcome] = []
         for command in (
-            Append(b"x", TEXT, False, ProducerClaim("p", 1, 0), "5"),
-            Append(b"x", TEXT, False, ProducerClaim("p", 0, 0)),
-            Append(b"x", TEXT, False, ProducerClaim("p", 1, 5)),
+            Append(b"x", TEXT, False, ProducerHeaders("p", 1, 0), "5"),
+            Append(b"x", TEXT, False, ProducerHeaders("p", 0, 0)),
+            Append(b"x", TEXT, False, ProducerHeaders("p", 1, 5)),
             Append(b"x", TEXT, stream_seq="4"),
             Create(id=99, content_type="image/png"),
             Create(id=99, content_type=TEXT),

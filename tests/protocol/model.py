@@ -10,7 +10,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from tailrace.protocol.producer import ProducerClaim
+from tailrace.protocol.producer import ProducerHeaders
 
 __all__ = [
     "APPENDS",
@@ -50,7 +50,7 @@ class AppendCase:
     body: Body
     content_type: str | None
     closes: bool
-    claim: ProducerClaim | None
+    claim: ProducerHeaders | None
     seq: str | None
 
 
@@ -78,7 +78,7 @@ _TYPES: Final = st.sampled_from([JSON, TEXT, BINARY]).flatmap(
     lambda name: st.sampled_from(_SPELLINGS[name])
 )
 _CLAIMS: Final = st.builds(
-    ProducerClaim, st.sampled_from(["p", "q"]), st.integers(0, 2), st.integers(0, 4)
+    ProducerHeaders, st.sampled_from(["p", "q"]), st.integers(0, 2), st.integers(0, 4)
 )
 
 CREATES: Final = st.builds(
@@ -113,8 +113,8 @@ class Model:
     touched_at: int = 0
     messages: list[bytes] = field(default_factory=list)
     closed: bool = False
-    closer: ProducerClaim | None = None
-    accepted: list[ProducerClaim] = field(default_factory=list)
+    closer: ProducerHeaders | None = None
+    accepted: list[ProducerHeaders] = field(default_factory=list)
     seq: bytes | None = None
 
     @property

@@ -4,7 +4,7 @@ import pytest
 
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.machine import Effect, apply, decide
-from tailrace.protocol.producer import ProducerClaim
+from tailrace.protocol.producer import ProducerHeaders
 from tailrace.protocol.state import Append, Command, Create, StreamState
 from tests.protocol.model import JSON, TEXT
 
@@ -53,7 +53,7 @@ def appended(
     body: bytes = b"x",
     *,
     closes: bool = False,
-    claim: ProducerClaim | None = None,
+    claim: ProducerHeaders | None = None,
     seq: str | None = None,
 ) -> StreamState:
     """The stream after an append that must be accepted."""
@@ -63,5 +63,5 @@ def appended(
     return after
 
 
-def closed_stream(claim: ProducerClaim | None = None) -> StreamState:
+def closed_stream(claim: ProducerHeaders | None = None) -> StreamState:
     return appended(text_stream(), b"last", closes=True, claim=claim)

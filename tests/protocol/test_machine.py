@@ -5,7 +5,7 @@ import pytest
 from tailrace.protocol.errors import SeqRegression, StreamClosed, StreamExists
 from tailrace.protocol.machine import Effect, Verdict, apply, decide
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.producer import ProducerClaim
+from tailrace.protocol.producer import ProducerHeaders
 from tailrace.protocol.state import (
     Append,
     AppendRecord,
@@ -210,13 +210,13 @@ class TestStreamSeq:
 
     def test_a_refused_append_does_not_move_it(self) -> None:
         stream = appended(text_stream(), seq="5")
-        claim = ProducerClaim("p", 0, 1)
+        claim = ProducerHeaders("p", 0, 1)
         assert code(stream, Append(b"x", TEXT, False, claim, "9")) == (409, "producer-gap")
         appended(stream, seq="6")
 
     def test_it_is_scoped_per_stream_not_per_producer(self) -> None:
-        stream = appended(text_stream(), claim=ProducerClaim("p", 0, 0), seq="5")
-        command = Append(b"x", TEXT, False, ProducerClaim("q", 0, 0), "4")
+        stream = appended(text_stream(), claim=ProducerHeaders("p", 0, 0), seq="5")
+        command = Append(b"x", TEXT, False, ProducerHeaders("q", 0, 0), "4")
         assert code(stream, command) == (409, "seq-regression")
 
     def test_a_close_without_a_body_counts(self) -> None:
@@ -232,19 +232,19 @@ class TestOrderOfChecks:
     §5.2 recommends closure before type before sequence; the full order is public behaviour.
     """
 
-    GAP = ProducerClaim("p", 1, 9)
-    STREAM = appended(text_stream(), claim=ProducerClaim("p", 1, 0), seq="m")
+    GAP = ProducerHeaders("p", 1, 9)
+    STREAM = appended(text_stream(), claim=ProducerHeaders("p", 1, 0), seq="m")
     CLOSED = appended(STREAM, b"", closes=True)
 
     @pytest.mark.parametrize(
         ("stream", "command", "expected"),
         [
             (None, Append(b"", BINARY, False, GAP, "a"), (404, "stream-not-found")),
-            (CLOSED, Append(b"x", BINARY, False, ProducerClaim("p", 0, 9), "a"),
+            (CLOSED, Append(b"x", BINARY, False, ProducerHeaders("p", 0, 9), "a"),
              (403, "producer-fenced")),
-            (STREAM, Append(b"x", BINARY, False, ProducerClaim("p", 0, 9), "a"),
+            (STREAM, Append(b"x", BINARY, False, ProducerHeaders("p", 0, 9), "a"),
              (403, "producer-fenced")),
-            (CLOSED, Append(b"x", BINARY, False, ProducerClaim("p", 1, 0), "a"),
+            (CLOSED, Append(b"x", BINARY, False, ProducerHeaders("p", 1, 0), "a"),
              (409, "stream-closed")),
             (CLOSED, Append(b"x", BINARY, False, GAP, "a"), (409, "stream-closed")),
             (CLOSED, Append(b"", None, False, None, "a"), (409, "stream-closed")),
@@ -253,9 +253,9 @@ class TestOrderOfChecks:
             (STREAM, Append(b"x", BINARY, False, GAP, "a"), (409, "content-type-mismatch")),
             (STREAM, Append(b"", BINARY, False, GAP, "a"), (400, "body-empty")),
             (STREAM, Append(b"x", TEXT, False, GAP, "a"), (409, "producer-gap")),
-            (STREAM, Append(b"x", TEXT, False, ProducerClaim("p", 2, 1), "a"),
+            (STREAM, Append(b"x", TEXT, False, ProducerHeaders("p", 2, 1), "a"),
              (400, "producer-epoch-start")),
-            (STREAM, Append(b"x", TEXT, False, ProducerClaim("p", 1, 1), "a"),
+            (STREAM, Append(b"x", TEXT, False, ProducerHeaders("p", 1, 1), "a"),
              (409, "seq-regression")),
         ],
     )  # fmt: skip
@@ -265,7 +265,7 @@ class TestOrderOfChecks:
         assert code(stream, command) == expected
 
     def test_a_retry_is_acknowledged_before_type_body_and_stream_seq_are_looked_at(self) -> None:
-        retry = Append(b"", BINARY, False, ProducerClaim("p", 1, 0), "a")
+        retry = Append(b"", BINARY, False, ProducerHeaders("p", 1, 0), "a")
         assert decide(self.STREAM, retry, NOW_MS) == Verdict(Effect.DUPLICATE)
 
     def test_json_is_judged_after_the_type_and_before_the_producer(self) -> None:
@@ -314,7 +314,7 @@ class TestDelete:
         assert code(None, Delete()) == (404, "stream-not-found")
 
     def test_the_same_url_may_be_created_again_and_remembers_nothing(self) -> None:
-        old = appended(text_stream(), claim=ProducerClaim("p", 5, 0), seq="z")
+        old = appended(text_stream(), claim=ProducerHeaders("p", 5, 0), seq="z")
         assert apply(old, DeleteRecord(NOW_MS)) is None
         _, new = run(None, Create(id=2, content_type=JSON))
         assert (new.id, new.tail, new.stream_seq, len(new.producers)) == (2, (0, 0), None, 0)
@@ -373,9 +373,9 @@ class TestExpiry:
 
 
 def test_a_state_is_never_changed() -> None:
-    stream = appended(text_stream(), claim=ProducerClaim("p", 0, 0), seq="1")
+    stream = appended(text_stream(), claim=ProducerHeaders("p", 0, 0), seq="1")
     copy = StreamState(**{name: getattr(stream, name) for name in StreamState.__struct_fields__})
-    appended(stream, claim=ProducerClaim("p", 0, 1), seq="2", closes=True)
+    appended(stream, claim=ProducerHeaders("p", 0, 1), seq="2", closes=True)
     assert stream == copy
     with pytest.raises(AttributeError):
         stream.closed = True  # type: ignore[misc]

@@ -13,14 +13,14 @@ from tailrace.protocol.errors import (
 )
 from tailrace.protocol.limits import PRODUCER_INTEGER_MAX
 from tailrace.protocol.machine import Effect, apply, decide
-from tailrace.protocol.producer import ProducerClaim, Producers, ProducerState, admit, recognise
+from tailrace.protocol.producer import ProducerHeaders, Producers, ProducerState, admit, recognise
 from tailrace.protocol.state import Append, AppendRecord
 from tests.protocol.model import TEXT
 from tests.protocol.streams import NOW_MS, appended, closed_stream, run, text_stream
 
 
-def claim(epoch: int, seq: int, producer_id: str = "p") -> ProducerClaim:
-    return ProducerClaim(producer_id, epoch, seq)
+def claim(epoch: int, seq: int, producer_id: str = "p") -> ProducerHeaders:
+    return ProducerHeaders(producer_id, epoch, seq)
 
 
 def send(epoch: int, seq: int, body: bytes = b"x", *, closes: bool = False) -> Append:
@@ -170,13 +170,13 @@ class TestClosure:
 
 
 ARRIVALS = st.lists(
-    st.builds(ProducerClaim, st.sampled_from(["p", "q"]), st.integers(0, 3), st.integers(0, 6)),
+    st.builds(ProducerHeaders, st.sampled_from(["p", "q"]), st.integers(0, 3), st.integers(0, 6)),
     max_size=60,
 )
 
 
 @given(arrivals=ARRIVALS)
-def test_any_network_yields_each_batch_once_and_in_order(arrivals: list[ProducerClaim]) -> None:
+def test_any_network_yields_each_batch_once_and_in_order(arrivals: list[ProducerHeaders]) -> None:
     """
     Retries, reordering and loss never duplicate a batch nor leave a hole.
 
@@ -184,7 +184,7 @@ def test_any_network_yields_each_batch_once_and_in_order(arrivals: list[Producer
     accepts, and look at the log alone: epochs only grow, and each holds 0, 1, 2, …
     """
     stream = text_stream()
-    log: list[ProducerClaim] = []
+    log: list[ProducerHeaders] = []
     for arrival in arrivals:
         try:
             verdict = decide(stream, Append(b"x", TEXT, False, arrival), NOW_MS)
@@ -240,9 +240,9 @@ def test_a_client_that_retries_appends_everything_once(data: st.DataObject, batc
 class TestProducers:
     """The map of producers behaves as a dict that is never changed."""
 
-    @given(claims=st.lists(st.builds(ProducerClaim, st.text(max_size=3), st.integers(0, 3),
+    @given(claims=st.lists(st.builds(ProducerHeaders, st.text(max_size=3), st.integers(0, 3),
                                      st.integers(0, 3)), max_size=80))  # fmt: skip
-    def test_it_is_a_dict(self, claims: list[ProducerClaim]) -> None:
+    def test_it_is_a_dict(self, claims: list[ProducerHeaders]) -> None:
         producers = Producers()
         expected: dict[str, ProducerState] = {}
         for entry in claims:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tailrace.protocol.errors import OffsetGone, SnapshotBeyondTail, SnapshotConflict
 from tailrace.protocol.machine import Effect, Verdict, apply, decide
 from tailrace.protocol.offset import START, Offset
-from tailrace.protocol.producer import ProducerClaim
+from tailrace.protocol.producer import ProducerHeaders
 from tailrace.protocol.state import (
     Append,
     Delete,
@@ -71,7 +71,7 @@ def test_publishing_makes_it_visible_and_the_earliest_retained_offset(
 
 def test_publishing_changes_nothing_else() -> None:
     """Tail, closure, producers, Stream-Seq and the moment of the last write are as they were."""
-    claim = ProducerClaim("p", 0, 0)
+    claim = ProducerHeaders("p", 0, 0)
     stream = appended(text_stream(ttl_s=60), b"abc", claim=claim, seq="7", closes=True)
     _, after = run(stream, publish(stream.tail), LATER_MS)
     unchanged = replace(

@@ -13,16 +13,9 @@ from tailrace.cli.create import DEFAULT_TYPE, choose_type, type_option
 from tailrace.cli.failures import Failure
 from tailrace.cli.files import read_whole
 from tailrace.cli.messages import json_message
-from tailrace.cli.output import Output, counted, json_type, report
+from tailrace.cli.output import counted, json_type, print_lines, report
 from tailrace.cli.stdio import print_stderr
-from tailrace.cli.writing import (
-    Writer,
-    create_hint,
-    find_or_create,
-    need_json,
-    writing,
-    writing_options,
-)
+from tailrace.cli.writing import Writer, find_or_create, writing, writing_options
 from tailrace.exceptions import ExitCode
 
 __all__ = ["append"]
@@ -67,10 +60,8 @@ def append(
     stored byte for byte: a line includes its line end, a VALUE has none.
     """
     wanted = choose_type(content_type, is_json, False)
-    with location.stream(missing=create_hint(location) if is_json else None) as stream:
-        head = find_or_create(stream, wanted or DEFAULT_TYPE, create=creates)
-    if is_json:
-        need_json(location, head, "omit --json to append text")
+    not_json = "omit --json to append text" if is_json else None
+    head = find_or_create(location, wanted or DEFAULT_TYPE, creates=creates, not_json=not_json)
     takes_json = json_type(head.content_type)
     is_listed = bool(values or files)
     # All are checked before the first is sent.
@@ -89,12 +80,10 @@ def append(
         else:
             _send_input(writer, takes_json, unbuffered)
         if closes:
-            writer.close_stream()
+            writer.producer.close_stream()
     tail = writer.next_offset or head.next_offset
     if print_offset:
-        output = Output()
-        output.line(tail)
-        output.flush()
+        print_lines(tail)
     else:
         report(f"{location.name}: {counted(writer.count)} appended, the tail is {tail}")
 
@@ -108,12 +97,7 @@ def _listed(values: tuple[str, ...], files: tuple[Path, ...]) -> Iterator[tuple[
 
 
 def _checked(name: str, data: bytes, takes_json: bool) -> bytes:
-    """
-    A message as it is sent.
-
-    Raises:
-        Failure: It is invalid.
-    """
+    """A message as it is sent; a `Failure` if it is invalid."""
     if not takes_json:
         if not data:
             raise Failure(f"{name} is empty: a message has at least one byte", ExitCode.USAGE)

@@ -7,13 +7,14 @@ from typing import Final
 import click
 
 from tailrace.cli.connection import Location, Server, server_options
+from tailrace.cli.error_messages import failure_for
 from tailrace.cli.failures import Failure
 from tailrace.cli.files import STANDARD, destination, file_argument
 from tailrace.cli.output import Output, human_bytes, on_terminal, report
 from tailrace.cli.progress import Progress, progress_option, show_progress
 from tailrace.client import Retry, TailraceError
 from tailrace.client.errors import AnswerInvalid, Unreachable
-from tailrace.client.flow import Flow, Give, Items, Piece, expect
+from tailrace.client.flow import Give, Items, Piece, expect
 from tailrace.client.requests import Options, Resource, server_url
 from tailrace.client.sync.driver import Driver
 from tailrace.exceptions import ExitCode
@@ -29,9 +30,6 @@ class _BackupFlows(Resource):
 
     def pieces(self) -> Items[int | bytes]:
         """The size of the backup, and then its bytes as they arrive."""
-        return Items(self._pieces())
-
-    def _pieces(self) -> Flow[None]:
         response = yield from expect(self._request("POST"), 200)
         length = response.headers.get("content-length", "")
         if response.headers.get("content-type") != _TAR or not length.isdecimal():
@@ -67,7 +65,7 @@ def backup(file: Path, server: Server, progress: bool | None) -> None:
     try:
         size = _copy(pieces, file, progress)
     except TailraceError as error:
-        raise Location(server).failure(error, missing="") from error
+        raise failure_for(error, Location(server), missing="") from error
     finally:
         driver.close()
     if file != STANDARD:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from tailrace.cli.directory import check_libraries, data_dir_option, directory_in_use
 from tailrace.cli.failures import Failure, one_line
 from tailrace.cli.output import Output, counted, human_bytes
+from tailrace.cli.parameters import data_dir_option
 from tailrace.cli.progress import Progress, progress_option, show_progress
 from tailrace.cli.signals import exit_on_signals
 from tailrace.exceptions import ExitCode
@@ -32,9 +32,8 @@ def check(data_dir: Path, is_json: bool, progress: bool | None) -> int:
     of it elsewhere. Exits with 1 if data is damaged. A log that ends within a record, as after a
     kill, is not damaged.
     """
-    check_libraries()
-    from tailrace.engine.rocks.check import DirectoryInUse, NoDatabase, total_bytes
     from tailrace.engine.rocks.check import check as run
+    from tailrace.engine.rocks.check import total_bytes
     from tailrace.engine.rocks.store import FORMAT_VERSION
 
     output = Output()
@@ -46,10 +45,6 @@ def check(data_dir: Path, is_json: bool, progress: bool | None) -> int:
         total = total_bytes(data_dir)
         with exit_on_signals(), show_progress(Progress("check", total), progress) as shown:
             checked = run(data_dir, FORMAT_VERSION, note, shown.advance)
-    except DirectoryInUse as error:
-        raise directory_in_use(data_dir, "check a backup of it") from error
-    except NoDatabase as error:
-        raise Failure(str(error), ExitCode.NOT_FOUND) from error
     except OSError as error:
         raise Failure(f"{data_dir}: {error.strerror or error}") from error
     _print_summary(output, checked, is_json=is_json)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from tailrace.cli.directory import check_libraries, data_dir_option, directory_in_use
 from tailrace.cli.failures import Failure
 from tailrace.cli.head import as_object_option
-from tailrace.cli.output import Output, human_bytes
+from tailrace.cli.output import as_json, human_bytes, print_lines
+from tailrace.cli.parameters import data_dir_option
 from tailrace.cli.progress import Progress, progress_option, show_progress
 from tailrace.exceptions import ExitCode
 
@@ -24,38 +24,29 @@ def compact(data_dir: Path, is_json: bool, progress: bool | None) -> None:
 
     No server may use the directory. It needs free space for a copy of the stored data.
     """
-    check_libraries()
     from tailrace.engine.rocks.compaction import stored_bytes
-    from tailrace.engine.rocks.readonly import DirectoryInUse, held
+    from tailrace.engine.rocks.readonly import held
 
     if not (data_dir / "CURRENT").is_file():
         raise Failure(f"{data_dir} is no data directory of tailrace", ExitCode.NOT_FOUND)
-    try:
-        with held(data_dir):
-            before = stored_bytes(data_dir)
-    except DirectoryInUse as error:
-        raise directory_in_use(data_dir) from error
+    with held(data_dir):
+        before = stored_bytes(data_dir)
     reclaimed = _run(data_dir, before, progress)
     after = stored_bytes(data_dir)
-    output = Output()
+    sizes = {"bytes_before": before, "bytes_after": after, "garbage_bytes": reclaimed}
     if is_json:
-        output.json({"bytes_before": before, "bytes_after": after, "garbage_bytes": reclaimed})
+        print_lines(as_json(sizes))
     else:
-        sizes = f"{human_bytes(before)} before, {human_bytes(after)} now"
-        output.line(f"{data_dir}: {sizes}; {human_bytes(reclaimed)} was garbage")
-    output.finish()
+        old, new, garbage = map(human_bytes, sizes.values())
+        print_lines(f"{data_dir}: {old} before, {new} now; {garbage} was garbage")
 
 
 def _run(data_dir: Path, size: int, progress: bool | None) -> int:
-    from tailrace.engine.errors import EngineError
     from tailrace.engine.rocks import RocksStore
     from tailrace.engine.rocks.compaction import reclaim_all
     from tailrace.engine.rocks.options import FAMILIES
 
-    try:
-        store = RocksStore(data_dir)
-    except EngineError as error:
-        raise Failure(str(error)) from error
+    store = RocksStore(data_dir)
     try:
         try:
             with show_progress(Progress("compact", size), progress) as shown:

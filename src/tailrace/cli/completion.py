@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from tailrace.cli.output import Output
+from tailrace.cli.output import print_lines
 
 __all__ = ["completion"]
 
@@ -19,6 +19,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     """
     kind = get_completion_class(shell)
     assert kind is not None
-    output = Output()
-    output.line(kind(ctx.find_root().command, {}, "tailrace", "_TAILRACE_COMPLETE").source())
-    output.flush()
+    print_lines(kind(ctx.find_root().command, {}, "tailrace", "_TAILRACE_COMPLETE").source())

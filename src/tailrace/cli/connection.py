@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from tailrace.cli.error_messages import failure_for
-from tailrace.cli.failures import Failure, print_error
+from tailrace.cli.failures import print_error
 from tailrace.cli.parameters import (
     BUCKET_OR_EMPTY,
     HEADER,
@@ -48,21 +48,14 @@ Command = Callable[..., None]
 
 
 class Patience(Enum):
-    """How long a command retries: the attempts, and the longest pause between two."""
+    """How long a command retries."""
 
-    BRIEF = (5, 1.0)
+    BRIEF = Retry(5, longest_s=1.0, retry_after_s_max=1.0)
     """Two seconds: a person is waiting."""
-    STEADY = (12, 10.0)
+    STEADY = Retry(12)
     """A minute: a transfer survives a restart of the server."""
-    ENDLESS = (1000, 10.0)
+    ENDLESS = Retry(1000)
     """Hours: `tail -f`."""
-
-
-class _BriefRetry(Retry):
-    """Does not wait longer than a person does, whatever `Retry-After` says."""
-
-    def pause_s(self, attempt: int, headers: Any = None) -> float:
-        return min(Retry.pause_s(self, attempt, headers), self.longest_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +68,10 @@ class Server:
     headers: dict[str, str]
     token_from_environment: bool = False
 
-    def without_token(self) -> "Server":
-        headers = {
-            name: value for name, value in self.headers.items() if name.lower() != "authorization"
-        }
-        return replace(self, headers=headers, token_from_environment=False)
-
     def client(self, patience: Patience = Patience.BRIEF) -> Client:
-        attempts, longest_s = patience.value
+        retry = patience.value
         if self.retries is not None:
-            attempts = self.retries + 1
-        kind = _BriefRetry if patience is Patience.BRIEF else Retry
-        retry = kind(attempts_max=attempts, longest_s=longest_s)
+            retry = replace(retry, attempts_max=self.retries + 1)
         return Client(self.url, headers=self.headers, retry=retry, timeout_s=self.timeout_s)
 
     def options(self, *, url: bool = True) -> list[str]:
@@ -103,12 +88,7 @@ class Server:
 
     @contextmanager
     def bucket(self, bucket_id: str, missing: str | None = None) -> Iterator[Bucket]:
-        """
-        A bucket.
-
-        Raises:
-            Failure: In place of a client's error; `missing` is as for `failure_for`.
-        """
+        """A bucket. Errors of the client become a `Failure`; `missing` is for `failure_for`."""
         with self.client() as client:
             try:
                 yield client.bucket(bucket_id)
@@ -132,24 +112,16 @@ class Location:
     def stream(
         self, patience: Patience = Patience.BRIEF, missing: str | None = None
     ) -> Iterator[Stream]:
-        """
-        The stream.
-
-        Raises:
-            Failure: In place of a client's error; `missing` is as for `failure_for`.
-        """
+        """The stream. Errors of the client become a `Failure`; `missing` is for `failure_for`."""
         with self.server.client(patience) as client:
             parent = client.bucket(self.bucket) if self.bucket else client
             stream = parent.stream(self.path)
             try:
                 yield stream
             except Refused as error:
-                raise self.failure(_with_detail(error, stream), missing) from error
+                raise failure_for(_with_detail(error, stream), self, missing) from error
             except TailraceError as error:
-                raise self.failure(error, missing) from error
-
-    def failure(self, error: TailraceError, missing: str | None = None) -> Failure:
-        return failure_for(error, self, missing)
+                raise failure_for(error, self, missing) from error
 
     def command(self, command: str, *options: str, file: str = "") -> str:
         """A command line about this stream."""
@@ -272,12 +244,7 @@ def stream_argument(command: Command) -> Command:
 
 
 def make_location(server: Server, path: str, bucket: str) -> Location:
-    """
-    The stream that PATH and --bucket name.
-
-    Raises:
-        UsageError: They do not name a stream.
-    """
+    """The stream that PATH and --bucket name; a usage error if they name none."""
     if is_url(path):
         if bucket:
             raise click.UsageError("PATH is a URL and includes its bucket: omit --bucket")
@@ -301,7 +268,8 @@ def _withhold_token(server: Server, url: str) -> Server:
     if host not in noticed:
         noticed.add(host)
         print_error(f"{TOKEN_VARIABLE} is for {server.url} and not sent to {host}: use --token")
-    return server.without_token()
+    headers = {name: text for name, text in server.headers.items() if name != "Authorization"}
+    return replace(server, headers=headers, token_from_environment=False)
 
 
 def _origin(url: str) -> tuple[str, str, int]:

@@ -23,12 +23,7 @@ type_option = click.option(
 
 
 def choose_type(content_type: str | None, is_json: bool, is_text: bool) -> str | None:
-    """
-    The content type that the options name, if any.
-
-    Raises:
-        UsageError: They name more than one.
-    """
+    """The content type that the options name, if any; a usage error if they name several."""
     named = (content_type, JSON_TYPE if is_json else None, DEFAULT_TYPE if is_text else None)
     found = [kind for kind in named if kind is not None]
     if len(found) > 1:

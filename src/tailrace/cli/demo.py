@@ -17,7 +17,6 @@ import click
 from tailrace.cli.failures import Failure
 from tailrace.cli.output import Output, on_terminal
 from tailrace.cli.parameters import PAUSE
-from tailrace.cli.serve import check_libraries
 from tailrace.cli.signals import exit_on_signals
 from tailrace.cli.stdio import print_stderr
 from tailrace.client import Client, Stream, TailraceError
@@ -60,7 +59,9 @@ def demo(pause: float) -> None:
     Starts a server on a free port and a temporary directory, appends a text word by word, follows
     it, kills the reader halfway and continues without a gap. Removes everything at the end.
     """
-    check_libraries()
+    # Here, so that a missing library is reported by this process.
+    import tailrace.server.lifecycle  # noqa: F401
+
     words = [word + " " for word in TEXT.split()]
     with exit_on_signals(), ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-demo-"))
@@ -86,44 +87,30 @@ def _print(text: str, end: str = "\n") -> None:
 
 def _follow_twice(url: str, count: int) -> list[str]:
     """Read with a process that is killed halfway, and then with another; returns the words."""
-    page = _Page()
+    width = min(shutil.get_terminal_size().columns, _WIDTH_MAX) if on_terminal() else _WIDTH_MAX
+    words: list[str] = []
     offset = "-1"
     for until in (count // 2, count):
+        column = 0
         with _reader(url, offset) as lines:
             for line in lines:
                 item = json.loads(line)
                 offset = item["next_offset"]
-                page.add(item["value"]["word"])
-                if len(page.words) == until:
+                words.append(item["value"]["word"])
+                # The space after the word does not need to fit.
+                if column and column + len(words[-1]) - 1 > width:
+                    _print("")
+                    column = 0
+                text = words[-1] if column else f"  {words[-1]}"
+                _print(text, end="")
+                column += len(text)
+                if len(words) == until:
                     break
-        page.end_line()
+        _print("")
         if until < count:
             _print(f"\n-- the reader was killed at offset {offset}; the writer continues")
             _print("-- a new reader starts there: it reads what was missed, and then live\n")
-    return page.words
-
-
-class _Page:
-    """Prints words in lines, as they arrive."""
-
-    def __init__(self) -> None:
-        self.words: list[str] = []
-        self._column = 0
-        width = shutil.get_terminal_size().columns
-        self._width = min(width, _WIDTH_MAX) if on_terminal() else _WIDTH_MAX
-
-    def add(self, word: str) -> None:
-        # The space after the word does not need to fit.
-        if self._column and self._column + len(word) - 1 > self._width:
-            self.end_line()
-        text = word if self._column else f"  {word}"
-        _print(text, end="")
-        self.words.append(word)
-        self._column += len(text)
-
-    def end_line(self) -> None:
-        _print("")
-        self._column = 0
+    return words
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from tailrace.client import (
     ProducerFenced,
     ProducerReused,
     Refused,
-    StreamClosed,
     TailraceError,
     Unauthorized,
     Unreachable,
@@ -30,19 +29,18 @@ def failure_for(error: TailraceError, location: "Location", missing: str | None 
     `missing` is the hint for a location that does not exist: by default how to create it, and none
     if it is empty.
     """
+    hint = error.hint
     match error:
         case Unreachable():
             message = f"cannot reach {error.url}: {error.reason}"
-            hint = "is the server running? start one with: tailrace serve"
         case AnswerInvalid():
             message = str(error)
-            hint = "is this the URL of a server of durable streams?"
         case Refused():
             reason = _reason(error, location) or error.detail or "the server refused it"
             message = f"{location.name}: {reason} ({error.status})"
-            hint = _hint(error, location, missing)
+            hint = hint or _hint(error, location, missing)
         case _:
-            message, hint = f"{location.name}: {error}", error.hint
+            message = f"{location.name}: {error}"
     return Failure(message, error.exit_code, hint)
 
 
@@ -51,13 +49,13 @@ def _reason(error: Refused, location: "Location") -> str:
     match error:
         case ProducerReused():
             return "this producer id was used in this epoch before"
-        case NotFound() if error.code == "bucket-not-found":
+        case NotFound(code="bucket-not-found"):
             return "no such bucket"
         case NotFound() if error.code == "stream-not-found" or not error.detail:
             return "no such stream" if location.path else "no such bucket"
         case Unauthorized() if not error.detail:
             return "not authorized"
-        case Conflict() if error.code == "bucket-not-empty":
+        case Conflict(code="bucket-not-empty"):
             return "the bucket contains streams"
     if 300 <= error.status < 400:
         return f"the server redirects to {error.headers.get('location', 'an unknown URL')}"
@@ -68,12 +66,14 @@ def _hint(error: Refused, location: "Location", missing: str | None) -> str:
     match error:
         case NotFound():
             return _missing_hint(error.code, location, missing)
-        case StreamClosed():
-            return "a closed stream accepts no messages: append to another one"
-        case ProducerReused():
-            return "use a higher --epoch, or omit it to use the next one"
-        case Conflict():
-            return _conflict_hint(error.code, location)
+        case Conflict(code="stream-exists" | "content-type-mismatch"):
+            return f"see the existing stream: {location.command('head')}"
+        case Conflict(code="bucket-exists"):
+            return "to accept an existing bucket, use --exist-ok"
+        case Conflict(code="bucket-not-empty"):
+            return f"delete its streams first: {location.bucket_command('ls')}"
+        case Conflict(code="snapshot-conflict"):
+            return "publish at a later offset"
         case ProducerFenced():
             epoch = (error.epoch or 0) + 1
             return f"another process uses this producer id; to take it back: --epoch {epoch}"
@@ -85,7 +85,7 @@ def _hint(error: Refused, location: "Location", missing: str | None) -> str:
             bootstrap = location.command("bootstrap") if in_bucket else ""
             offset = f"--offset {error.earliest_offset}" if error.earliest_offset else ""
             return "read what is retained: " + ", or ".join(filter(None, (bootstrap, offset)))
-    return "use the new URL: --url" if 300 <= error.status < 400 else error.hint
+    return "use the new URL: --url" if 300 <= error.status < 400 else ""
 
 
 def _missing_hint(code: str | None, location: "Location", missing: str | None) -> str:
@@ -97,16 +97,3 @@ def _missing_hint(code: str | None, location: "Location", missing: str | None) -
     if code == "bucket-not-found" or not location.path:
         return f"create it first: {location.bucket_command('bucket create')}"
     return missing or f"create it first: {location.command('create')}"
-
-
-def _conflict_hint(code: str | None, location: "Location") -> str:
-    match code:
-        case "stream-exists" | "content-type-mismatch":
-            return f"see the existing stream: {location.command('head')}"
-        case "bucket-exists":
-            return "to accept an existing bucket, use --exist-ok"
-        case "bucket-not-empty":
-            return f"delete its streams first: {location.bucket_command('ls')}"
-        case "snapshot-conflict":
-            return "publish at a later offset"
-    return ""

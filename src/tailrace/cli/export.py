@@ -11,7 +11,7 @@ from tailrace.cli.offsets import offset_option, resolve
 from tailrace.cli.output import Output, counted, human_bytes, json_type, on_terminal, report
 from tailrace.cli.progress import Progress, progress_option, show_progress
 from tailrace.client import Head, Stream
-from tailrace.client.decoding import split_place
+from tailrace.client.decoding import split_offset
 
 __all__ = ["export"]
 
@@ -46,7 +46,7 @@ def export(location: Location, file: Path, offset: str | None, progress: bool | 
 
 
 def _copy(stream: Stream, head: Head, start: str, write: Write, shown: Progress) -> None:
-    chunks = stream.read(split_place(start)[0])
+    chunks = stream.read(split_offset(start)[0])
     if not json_type(head.content_type):
         for chunk in chunks:
             write(chunk.data)

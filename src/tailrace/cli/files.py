@@ -23,7 +23,6 @@ __all__ = [
     "file_argument",
     "opened",
     "read_whole",
-    "write_whole",
     "written",
 ]
 
@@ -132,12 +131,6 @@ def _sync_directory(directory: Path) -> None:
             raise
     finally:
         os.close(number)
-
-
-def write_whole(file: Path, data: bytes) -> None:
-    """Write a file; an error is a `Failure`."""
-    with written(file) as writer:
-        writer.write(data)
 
 
 def _failure(file: Path, error: OSError) -> Failure:

@@ -4,7 +4,7 @@ import click
 
 from tailrace.cli.connection import Location, stream_argument
 from tailrace.cli.failures import one_line
-from tailrace.cli.output import Output, fields_of
+from tailrace.cli.output import as_json, fields_of, print_lines
 
 __all__ = ["as_object_option", "head", "show_fields"]
 
@@ -22,11 +22,9 @@ def head(location: Location, is_json: bool) -> None:
 
 def show_fields(fields: dict[str, object], *, is_json: bool) -> None:
     """Print fields, one per line, or as a JSON object."""
-    output = Output()
     if is_json:
-        output.json(fields)
-    else:
-        for name, value in fields.items():
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            output.line(f"{name}: {one_line(text)}")
-    output.flush()
+        print_lines(as_json(fields))
+        return
+    for name, value in fields.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        print_lines(f"{name}: {one_line(text)}")

@@ -17,14 +17,7 @@ from tailrace.cli.messages import json_message
 from tailrace.cli.output import counted, report
 from tailrace.cli.parameters import TEXT
 from tailrace.cli.progress import Progress, progress_option, show_progress
-from tailrace.cli.writing import (
-    Writer,
-    create_hint,
-    find_or_create,
-    need_json,
-    writing,
-    writing_options,
-)
+from tailrace.cli.writing import Writer, find_or_create, writing, writing_options
 
 __all__ = ["import_"]
 
@@ -59,10 +52,9 @@ def import_(
     """
     location = make_location(server, path, bucket)
     total = _size(files)
-    with location.stream(missing=create_hint(location)) as stream:
-        head = find_or_create(stream, JSON_TYPE, create=creates)
     options = [word for file in files for word in ("--file", str(file))]
-    need_json(location, head, f"append it unchanged: {location.command('append', *options)}")
+    not_json = f"append it unchanged: {location.command('append', *options)}"
+    head = find_or_create(location, JSON_TYPE, creates=creates, not_json=not_json)
     with (
         writing(
             location,
@@ -75,9 +67,9 @@ def import_(
     ):
         bad = _send(writer, files, shown, skip_bad)
         if closes:
-            writer.close_stream()
+            writer.producer.close_stream()
         else:
-            writer.flush()
+            writer.producer.flush()
     if bad:
         print_error(f"skipped {counted(bad, 'line')} that {'is' if bad == 1 else 'are'} not JSON")
     report(f"{location.name}: {counted(writer.count)} imported")

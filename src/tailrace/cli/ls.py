@@ -7,7 +7,16 @@ from typing import Final
 import click
 
 from tailrace.cli.connection import Server, server_options
-from tailrace.cli.output import Output, age, fields_of, human_bytes, report, short_type, table
+from tailrace.cli.output import (
+    Output,
+    age,
+    as_json,
+    fields_of,
+    human_bytes,
+    report,
+    short_type,
+    table,
+)
 from tailrace.cli.parameters import BUCKET, TEXT
 from tailrace.client import Listed
 
@@ -37,7 +46,7 @@ def ls(bucket: str, server: Server, prefix: str, after: str, long: bool, is_json
         listed = found.streams(prefix=prefix, after=after)
         if is_json:
             for stream in listed:
-                output.json(fields_of(stream))
+                output.line(as_json(fields_of(stream)))
         elif output.terminal or long:
             line = ""
             for line in _table(listed):

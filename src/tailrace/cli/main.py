@@ -13,9 +13,11 @@ from tailrace.cli.failures import Failure, print_error
 from tailrace.cli.lazy_group import LazyGroup
 from tailrace.cli.output import flush_output, output_errors
 from tailrace.cli.stdio import OutputEnded, discard, print_stderr, reopen_closed
-from tailrace.exceptions import ExitCode
+from tailrace.exceptions import ExitCode, TailraceError
 
 __all__ = ["main"]
+
+_SPARK_LIBRARIES = frozenset(("pandas", "pyarrow", "pyspark"))
 
 
 class _Commands(LazyGroup):
@@ -65,6 +67,16 @@ def _status(run: Callable[[], object]) -> int:
     except Failure as failure:
         print_error(failure.message, failure.hint)
         return failure.code
+    except TailraceError as error:
+        print_error(str(error), error.hint)
+        return error.exit_code
+    except ModuleNotFoundError as error:
+        name = error.name or ""
+        if name.startswith("tailrace"):
+            raise
+        extra = "spark" if name in _SPARK_LIBRARIES else "server"
+        print_error(f"this command needs {name}: pip install 'tailrace[{extra}]'")
+        return ExitCode.FAILED
     except NoArgsIsHelpError as error:
         print_stderr(error.format_message())
         return ExitCode.USAGE

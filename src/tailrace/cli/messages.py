@@ -16,7 +16,7 @@ import click
 
 from tailrace.cli.output import Output, as_json, json_type, text_type
 from tailrace.client import Chunk, Item
-from tailrace.client.decoding import json_items, split_place
+from tailrace.client.decoding import json_items, split_offset
 from tailrace.client.encoding import check_message
 
 __all__ = [
@@ -55,7 +55,7 @@ _LINE_ENDS: Final = str.maketrans("\r\n", "  ")
 
 def json_cutter(start: str, url: str) -> Callable[[Chunk], Iterator[Item]]:
     """A function from a chunk of a JSON stream, read from `start` on, to its messages."""
-    offset, skipped = split_place(start)
+    offset, skipped = split_offset(start)
     return json_items(url, offset, skipped, split_array)
 
 

@@ -4,18 +4,16 @@ import click
 
 from tailrace.cli.parameters import TEXT
 from tailrace.client import Head
-from tailrace.client.decoding import split_place
+from tailrace.client.decoding import split_offset
+from tailrace.client.reading import BEGINNING, NOW
 
 __all__ = ["offset_option", "resolve"]
-
-_BEGINNING = "-1"
-_NOW = "now"
 
 
 def _check(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     if value is not None:
         try:
-            split_place(value)
+            split_offset(value)
         except ValueError as error:
             raise click.BadParameter(str(error), ctx, param) from None
     return value
@@ -32,6 +30,6 @@ offset_option = click.option(
 
 def resolve(offset: str | None, head: Head) -> str:
     """Where to start. `now` becomes the offset of the tail, to which a count can be added."""
-    if offset == _NOW:
+    if offset == NOW:
         return head.next_offset
-    return _BEGINNING if offset is None else offset
+    return BEGINNING if offset is None else offset

@@ -34,6 +34,7 @@ __all__ = [
     "json_type",
     "on_terminal",
     "output_errors",
+    "print_lines",
     "report",
     "short_type",
     "table",
@@ -94,9 +95,6 @@ class Output:
         if isinstance(data, str):
             data = data.encode("utf-8", "backslashreplace")
         self._put((visible(data) if self._filters else data) + b"\n")
-
-    def json(self, value: Any) -> None:
-        self.line(as_json(value))
 
     def flush(self) -> None:
         flush_output()
@@ -215,9 +213,15 @@ def fields_of(value: Any) -> dict[str, Any]:
 def report(text: str) -> None:
     """Print a result to a terminal only; scripts use the exit code."""
     if on_terminal():
-        output = Output()
-        output.line(one_line(text))
-        output.flush()
+        print_lines(one_line(text))
+
+
+def print_lines(*lines: bytes | str) -> None:
+    """Print lines, and flush them."""
+    output = Output()
+    for line in lines:
+        output.line(line)
+    output.flush()
 
 
 def counted(count: int, what: str = "message") -> str:

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ __all__ = [
     "check_url",
     "command_line",
     "count_option",
+    "data_dir_option",
     "is_url",
 ]
 
@@ -120,6 +122,17 @@ SERVER_URL: Final = FuncParamType(url)
 EPOCH: Final = click.IntRange(0, 2**53 - 1)
 
 
+data_dir_option = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="TAILRACE_DATA_DIR",
+    required=True,
+    metavar="DIR",
+    show_envvar=True,
+    help="The data directory.",
+)
+
+
 def count_option(*names: str, least: int = 1, help: str) -> Callable[[_Command], _Command]:
     """An option whose value is a number of things."""
     return click.option(*names, type=click.IntRange(min=least), metavar="N", help=help)
@@ -139,8 +152,6 @@ def check_url(value: str) -> str:
     """
     from tailrace.client.requests import server_url
 
-    if "@" in value.partition("://")[2].partition("/")[0]:
-        raise ValueError("a URL must not contain a user or a password: send a header")
     server_url(value)
     parts = urlsplit(value)
     try:

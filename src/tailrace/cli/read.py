@@ -10,7 +10,7 @@ from tailrace.cli.messages import json_messages, message_line, with_offsets_opti
 from tailrace.cli.offsets import offset_option, resolve
 from tailrace.cli.output import Output, force_option, json_type
 from tailrace.cli.parameters import count_option
-from tailrace.client.decoding import split_place
+from tailrace.client.decoding import split_offset
 
 __all__ = ["read"]
 
@@ -34,7 +34,7 @@ def read(
         start = resolve(offset, head)
         output = Output(head.content_type, force=force)
         if json_type(head.content_type):
-            chunks = stream.read(split_place(start)[0])
+            chunks = stream.read(split_offset(start)[0])
             most = None if limit is None else min(limit, sys.maxsize)
             for message in islice(json_messages(chunks, start, stream.url), most):
                 output.line(message_line(message, with_offset=with_offsets))

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tailrace.cli.directory import check_libraries, data_dir_option
 from tailrace.cli.failures import Failure
 from tailrace.cli.files import opened
-from tailrace.cli.output import Output, human_bytes
+from tailrace.cli.output import human_bytes, print_lines
+from tailrace.cli.parameters import data_dir_option
 from tailrace.cli.progress import Progress, progress_option, show_progress
 from tailrace.cli.signals import exit_on_signals
-from tailrace.exceptions import ExitCode
 
 if TYPE_CHECKING:
     from tailrace.engine.backup_format import Manifest
@@ -34,8 +33,7 @@ def restore(backup: Path, data_dir: Path, progress: bool | None) -> None:
     BACKUP may be -, for standard input. The directory must be empty or not exist. It becomes a
     database when the whole backup is verified and on the disk.
     """
-    check_libraries()
-    from tailrace.engine.restore import BackupInvalid, DirectoryTaken
+    from tailrace.engine.restore import BackupInvalid
     from tailrace.engine.restore import restore as run
     from tailrace.engine.rocks.store import FORMAT_VERSION
 
@@ -53,12 +51,6 @@ def restore(backup: Path, data_dir: Path, progress: bool | None) -> None:
             raise Failure(
                 f"{backup}: {error}", hint="nothing was restored: use another backup"
             ) from error
-        except DirectoryTaken as error:
-            raise Failure(
-                f"{data_dir} is not empty, and nothing in it is overwritten",
-                ExitCode.CONFLICT,
-                "restore to another directory, or move this one away first",
-            ) from error
         except OSError as error:
             raise Failure(f"{data_dir}: {error.strerror or error}") from error
     _print_summary(manifest, data_dir)
@@ -67,8 +59,8 @@ def restore(backup: Path, data_dir: Path, progress: bool | None) -> None:
 def _print_summary(manifest: "Manifest", data_dir: Path) -> None:
     moment = datetime.fromtimestamp(manifest.time_ms / 1000, UTC).isoformat(timespec="seconds")
     directory = shlex.quote(str(data_dir))
-    output = Output()
-    output.line(f"{data_dir}: {human_bytes(manifest.bytes)}, the state at {moment}")
-    output.line(f"verify it: tailrace check --data-dir {directory}")
-    output.line(f"serve it: tailrace serve --data-dir {directory}")
-    output.finish()
+    print_lines(
+        f"{data_dir}: {human_bytes(manifest.bytes)}, the state at {moment}",
+        f"verify it: tailrace check --data-dir {directory}",
+        f"serve it: tailrace serve --data-dir {directory}",
+    )

@@ -17,12 +17,7 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for conf
 
 
 def confirm(question: str, yes: bool) -> None:
-    """
-    Ask before data is removed, if standard input is a terminal.
-
-    Raises:
-        Failure: The user declined.
-    """
+    """Ask before data is removed, if standard input is a terminal; no is a `Failure`."""
     if yes or not sys.stdin.isatty():
         return
     try:

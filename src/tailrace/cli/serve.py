@@ -6,16 +6,9 @@ from pathlib import Path
 
 import click
 
-from tailrace.cli.failures import Failure
-from tailrace.server.settings import (
-    ENV_PREFIX,
-    SettingsError,
-    load_settings,
-    option_name,
-    settings_table,
-)
+from tailrace.server.settings import ENV_PREFIX, load_settings, option_name, settings_table
 
-__all__ = ["check_libraries", "serve"]
+__all__ = ["serve"]
 
 
 def _flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -34,23 +27,6 @@ def _flags(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def check_libraries() -> None:
-    """
-    Check that the server's dependencies are installed.
-
-    Raises:
-        Failure: Only the client is installed.
-    """
-    try:
-        import tailrace.server.lifecycle  # noqa: F401 - only to see whether the import succeeds
-    except ModuleNotFoundError as error:
-        if error.name is not None and error.name.startswith("tailrace"):
-            raise
-        raise Failure(
-            "serving needs the server's libraries: pip install 'tailrace[server]'"
-        ) from error
-
-
 @click.command()
 @_flags
 @click.option(
@@ -61,14 +37,6 @@ def check_libraries() -> None:
 )
 def serve(config: Path | None, **flags: str | bool | None) -> None:
     """Serve streams over HTTP."""
-    check_libraries()
-    from tailrace.engine.errors import EngineError
     from tailrace.server.lifecycle import serve as run
 
-    try:
-        status = run(load_settings(flags, file=config))
-    except SettingsError as error:
-        raise Failure(str(error), error.exit_code, error.hint) from error
-    except EngineError as error:
-        raise Failure(str(error)) from error
-    sys.exit(status)
+    sys.exit(run(load_settings(flags, file=config)))

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from tailrace.cli.connection import Location, stream_argument
-from tailrace.cli.files import file_argument, read_whole, write_whole
+from tailrace.cli.files import file_argument, read_whole, written
 from tailrace.cli.messages import content, json_object
 from tailrace.cli.output import Output, force_option, report
 from tailrace.cli.parameters import HEADER_TEXT, TEXT, is_url
@@ -43,7 +43,8 @@ def get(location: Location, file: Path | None, is_json: bool, force: bool) -> No
     with location.stream() as stream:
         found = stream.snapshot()
     if file is not None:
-        write_whole(file, found.data)
+        with written(file) as writer:
+            writer.write(found.data)
         report(f"{location.name}: the snapshot at {found.offset} is in {file}")
         return
     output = Output(found.content_type, force=force)

@@ -19,7 +19,7 @@ from tailrace.cli.offsets import offset_option, resolve
 from tailrace.cli.output import Output, force_option, json_type
 from tailrace.cli.parameters import count_option
 from tailrace.client import Chunk, Head, Item
-from tailrace.client.decoding import split_place
+from tailrace.client.decoding import split_offset
 
 __all__ = ["last_lines", "tail"]
 
@@ -62,10 +62,10 @@ def tail(
             start = head.next_offset
         printer = _Printer(location, head, force=force, with_offsets=with_offsets)
         if count is not None or not follow:
-            start = printer.print_last(stream.read(split_place(start)[0]), start, count)
+            start = printer.print_last(stream.read(split_offset(start)[0]), start, count)
     if follow and not printer.closed:
         with location.stream(Patience.ENDLESS, missing="") as stream:
-            printer.follow(stream.tail(split_place(start)[0]), start)
+            printer.follow(stream.tail(split_offset(start)[0]), start)
     printer.output.finish()
 
 

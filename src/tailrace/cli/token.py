@@ -1,26 +1,21 @@
 """`tailrace token`: the tokens in the file of `tailrace serve --access`."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.types import FuncParamType
 
 from tailrace.cli.failures import Failure
-from tailrace.cli.output import Output, report, table
+from tailrace.cli.output import as_json, print_lines, report, table
 from tailrace.cli.parameters import TEXT
-from tailrace.cli.stdio import print_stderr as tell
+from tailrace.cli.stdio import print_stderr
+from tailrace.server.settings import SettingsError
 
 if TYPE_CHECKING:
     from tailrace.server.guard.access.tokens import Token
-
-    _ParamType = click.ParamType[Any]
-else:
-    # Not generic in every release of click.
-    _ParamType = click.ParamType
 
 __all__ = ["token"]
 
@@ -29,21 +24,17 @@ _DURATION: Final = re.compile(r"([0-9]{1,6})([mhdw])", re.ASCII)
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class _ExpiryType(_ParamType):
+def _expiry(value: str) -> datetime:
     """A time in the future: a duration from now, or a date."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            expires = _parse_expiry(str(value))
-        except (ValueError, OverflowError):
-            self.fail(
-                f"{value!r} is neither a duration such as 30d, 12h or 4w, nor a date.", param, ctx
-            )
-        if expires <= datetime.now(UTC):
-            self.fail(f"{value!r} is in the past.", param, ctx)
-        return expires
+    try:
+        expires = _parse_expiry(value)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{value!r} is neither a duration such as 30d, 12h or 4w, nor a date."
+        ) from None
+    if expires <= datetime.now(UTC):
+        raise click.BadParameter(f"{value!r} is in the past.")
+    return expires
 
 
 def _parse_expiry(text: str) -> datetime:
@@ -64,27 +55,16 @@ _file_option = click.option(
 )
 
 
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Convert errors of the access file, and of an incomplete installation."""
-    try:
-        from tailrace.server.guard.access import AccessFileInvalid
-        from tailrace.server.guard.access.grants import GrantInvalid
-    except ModuleNotFoundError as error:
-        if error.name is not None and error.name.startswith("tailrace"):
-            raise
-        raise Failure(
-            "tokens need the server's libraries: pip install 'tailrace[server]'"
-        ) from error
-    try:
-        yield
-    except AccessFileInvalid as error:
-        raise Failure(str(error)) from error
-    except GrantInvalid as error:
-        raise Failure(str(error), error.exit_code, error.hint) from error
+class _Tokens(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SettingsError as error:
+            # The access file is a setting of `serve`, but here it is the subject of the command.
+            raise Failure(str(error)) from error
 
 
-@click.group()
+@click.group(cls=_Tokens)
 def token() -> None:
     """
     Make, list and revoke tokens for a server.
@@ -109,7 +89,7 @@ def token() -> None:
 )
 @click.option(
     "--expires",
-    type=_ExpiryType(),
+    type=FuncParamType(_expiry),
     metavar="WHEN",
     help="Expiry: 12h, 30d, 4w, or a date such as 2030-01-31. Default: never.",
 )
@@ -119,17 +99,15 @@ def new(file: Path, name: str, grants: tuple[str, ...], expires: datetime | None
 
     It is printed only once: the file holds its hash. A missing file is created.
     """
-    with _failures():
-        from tailrace.server.guard.access.token_editor import add_token
+    from tailrace.server.guard.access.token_editor import add_token
 
-        id_, text = add_token(file, name, grants, expires)
-    output = Output()
-    output.line(text.encode())
-    output.flush()
-    tell(f"{id_} was added to {file}. The token is not stored: copy it now.")
-    tell(f"A running server with --access {file} accepts it after: systemctl reload tailrace")
-    tell("(or kill -HUP its process). To try it:")
-    tell('  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:4437/…')
+    id_, text = add_token(file, name, grants, expires)
+    print_lines(text)
+    print_stderr(f"{id_} was added to {file}. The token is not stored: copy it now.")
+    print_stderr(f"A running server with --access {file} accepts it after:")
+    print_stderr("  systemctl reload tailrace  # or kill -HUP its process")
+    print_stderr("To try it:")
+    print_stderr('  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:4437/…')
 
 
 @token.command("list")
@@ -137,20 +115,15 @@ def new(file: Path, name: str, grants: tuple[str, ...], expires: datetime | None
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object per line.")
 def list_(file: Path, is_json: bool) -> None:
     """List the tokens of a file, without their secrets, which are not stored."""
-    with _failures():
-        from tailrace.server.guard.access.token_editor import list_tokens
+    from tailrace.server.guard.access.token_editor import list_tokens
 
-        found = list_tokens(file)
-    output = Output()
+    found = list_tokens(file)
     if is_json:
-        for item in found:
-            output.json(_fields(item))
+        print_lines(*(as_json(_fields(item)) for item in found))
     elif found:
-        for line in table([_TITLES, *map(_row, found)], [0] * len(_TITLES)):
-            output.line(line.encode())
+        print_lines(*table([_TITLES, *map(_row, found)], [0] * len(_TITLES)))
     else:
         report(f"{file}: no tokens")
-    output.flush()
 
 
 @token.command()
@@ -158,17 +131,16 @@ def list_(file: Path, is_json: bool) -> None:
 @_file_option
 def revoke(id: str, file: Path) -> None:
     """Remove a token from a file; a reload of the server ends its live readers."""
-    with _failures():
-        from tailrace.server.guard.access.token_editor import TokenNotFound, revoke_token
+    from tailrace.server.guard.access.token_editor import TokenNotFound, revoke_token
 
-        try:
-            name = revoke_token(file, id)
-        except TokenNotFound as error:
-            raise Failure(
-                f"{file}: {error}", error.exit_code, f"tailrace token list --file {file}"
-            ) from error
+    try:
+        name = revoke_token(file, id)
+    except TokenNotFound as error:
+        hint = f"tailrace token list --file {file}"
+        raise Failure(f"{file}: {error}", error.exit_code, hint) from error
     report(f"{id}: revoked ({name})")
-    tell("A running server rejects it after: systemctl reload tailrace (or kill -HUP its process)")
+    print_stderr("A running server rejects it after:")
+    print_stderr("  systemctl reload tailrace  # or kill -HUP its process")
 
 
 def _fields(item: "Token") -> dict[str, Any]:

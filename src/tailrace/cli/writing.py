@@ -8,14 +8,15 @@ from typing import Final
 import click
 
 from tailrace.cli.connection import Command, Location, Patience
+from tailrace.cli.error_messages import failure_for
 from tailrace.cli.failures import Failure, print_error
 from tailrace.cli.output import counted, json_type
 from tailrace.cli.parameters import EPOCH, HEADER_TEXT
 from tailrace.cli.stdio import print_stderr
-from tailrace.client import Appended, Head, NotFound, Producer, Stream, TailraceError
+from tailrace.client import Appended, Head, NotFound, Producer, TailraceError
 from tailrace.exceptions import ExitCode
 
-__all__ = ["Writer", "create_hint", "find_or_create", "need_json", "writing", "writing_options"]
+__all__ = ["Writer", "find_or_create", "writing", "writing_options"]
 
 LINGER_S: Final = 0.005
 
@@ -59,28 +60,22 @@ class Writer:
 
     def __init__(self, producer: Producer) -> None:
         self.count = 0
-        self._producer = producer
+        self.producer = producer
         self._last: Future[Appended] | None = None
 
     def send(self, data: bytes) -> None:
-        self._last = self._producer.append(data)
+        self._last = self.producer.append(data)
         self.count += 1
-
-    def flush(self) -> None:
-        self._producer.flush()
-
-    def close_stream(self) -> None:
-        self._producer.close_stream()
 
     def rejected(self, reason: str, hint: str) -> Failure:
         """The failure for input that is invalid; everything before it is stored."""
-        self.flush()
+        self.producer.flush()
         return Failure(f"{reason}; stored before it: {counted(self.count)}", hint=hint)
 
     @property
     def stored(self) -> str:
         """At least this many messages are stored."""
-        stored = self.count - len(self._producer.undelivered())
+        stored = self.count - len(self.producer.undelivered())
         return f"{stored:,} of {counted(self.count)} stored"
 
     @property
@@ -122,7 +117,7 @@ def writing(
             with producer:
                 yield writer
         except TailraceError as error:
-            failure = location.failure(error)
+            failure = failure_for(error, location)
             if writer.count > 1:
                 failure.message += f"; {writer.stored}"
             raise failure from error
@@ -132,29 +127,25 @@ def writing(
             raise click.Abort from None
 
 
-def find_or_create(stream: Stream, content_type: str, *, create: bool) -> Head:
+def find_or_create(
+    location: Location, content_type: str, *, creates: bool, not_json: str | None = None
+) -> Head:
     """
-    The metadata of a stream, which is created if it does not exist and `create` is true.
+    The metadata of a stream, which is created if it does not exist and `creates` is true.
 
-    Raises:
-        TailraceError: It does not exist, or cannot be created.
+    With `not_json`, a stream that is not JSON is a failure, and this is its hint.
     """
-    try:
-        return stream.head()
-    except NotFound:
-        if not create:
-            raise
-    stream.create(content_type)
-    return stream.head()
-
-
-def need_json(location: Location, head: Head, hint: str) -> None:
-    """Raise a failure if a stream is not JSON."""
-    if not json_type(head.content_type):
+    create = location.command("create", "--json")
+    missing = None if not_json is None else f"add --create, or create it first: {create}"
+    with location.stream(missing=missing) as stream:
+        try:
+            head = stream.head()
+        except NotFound:
+            if not creates:
+                raise
+            stream.create(content_type)
+            head = stream.head()
+    if not_json is not None and not json_type(head.content_type):
         message = f"{location.name} is {head.content_type}, not JSON"
-        raise Failure(message, ExitCode.CONFLICT, hint)
-
-
-def create_hint(location: Location) -> str:
-    """The hint for a JSON stream that does not exist."""
-    return f"add --create, or create it first: {location.command('create', '--json')}"
+        raise Failure(message, ExitCode.CONFLICT, not_json)
+    return head

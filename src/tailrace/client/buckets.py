@@ -67,9 +67,7 @@ class BucketFlows(Resource):
         Raises:
             NotFound: There is no such bucket.
         """
-        return Items(self._streams(prefix, after))
 
-    def _streams(self, prefix: str, after: str) -> Flow[None]:
         def parse(page: dict[str, Any]) -> tuple[list[Listed], str]:
             cursor = page["next_cursor"] if page["has_more"] else ""
             return [_listed(item) for item in page["streams"]], cursor or ""

@@ -44,9 +44,9 @@ class BulkFlows(Resource):
             some = places[at : at + PLACES_MAX]
             body = json.dumps({"places": [place.fields() for place in some]}).encode()
             request = self._request("POST", path, headers=_IS_JSON, body=body)
-            _, answer = yield from self._fetch(request, 200)
+            _, content = yield from self._fetch(request, 200)
             try:
-                found += [_found(self.url + path, item) for item in json.loads(answer)["places"]]
+                found += [_found(self.url + path, item) for item in json.loads(content)["places"]]
             except (ValueError, KeyError, TypeError):
                 reason = "the response has no offsets; is it a Tailrace server?"
                 raise AnswerInvalid(self.url + path, reason) from None
@@ -65,9 +65,6 @@ class BulkFlows(Resource):
             Refused: The request is invalid, or the server has no rows.
             Unreachable: The response broke off.
         """
-        return Items(self._rows(body))
-
-    def _rows(self, body: bytes) -> Flow[None]:
         yield from expect(self._request("POST", "/-/rows", headers=_IS_JSON, body=body), 200)
         while piece := (yield Piece(ROWS_PIECE_BYTES)):
             yield Give((piece,))

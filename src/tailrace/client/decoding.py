@@ -2,9 +2,9 @@
 Decoding of response headers, and of chunks to the messages of a JSON stream or to text.
 
 A server gives the offset after a chunk, and not after each message in it. To resume after a message
-inside a chunk, a reader reads from the chunk's start again and skips a number of messages. Such a
-place is written `{offset},{count}`, since no offset has a comma (§6). Streams only grow, so that
-the same messages always follow an offset.
+inside a chunk, a reader reads from the chunk's start again and skips a number of messages. The
+offset of a message is therefore written `{offset},{count}`, since no offset of a server has a comma
+(§6). Streams only grow, so that the same messages always follow an offset.
 """
 
 import codecs
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tailrace.client.errors import AnswerInvalid
-from tailrace.client.flow import Response
+from tailrace.client.flow import HttpResponse
 from tailrace.client.values import Appended, Chunk, Item, TextChunk
 
 __all__ = [
@@ -24,12 +24,12 @@ __all__ = [
     "is_true",
     "json_items",
     "next_offset",
-    "split_place",
+    "split_offset",
     "text_chunks",
 ]
 
 
-def appended(response: Response, *, claimed: bool) -> Appended:
+def appended(response: HttpResponse, *, claimed: bool) -> Appended:
     """The result of an append."""
     # §5.2.1: new data of a producer is 200, a retry is 204 and may lack the offset.
     duplicate = claimed and response.status == 204
@@ -37,28 +37,28 @@ def appended(response: Response, *, claimed: bool) -> Appended:
     return Appended(offset, is_true(response, "stream-closed"), duplicate)
 
 
-def next_offset(response: Response) -> str:
+def next_offset(response: HttpResponse) -> str:
     try:
         return response.headers["stream-next-offset"]
     except KeyError:
         raise AnswerInvalid(response.url, "the response has no Stream-Next-Offset") from None
 
 
-def is_true(response: Response, header: str) -> bool:
+def is_true(response: HttpResponse, header: str) -> bool:
     return response.headers.get(header, "").lower() == "true"
 
 
-def chunk_of(response: Response, data: bytes) -> Chunk:
+def chunk_of(response: HttpResponse, data: bytes) -> Chunk:
     closed = is_true(response, "stream-closed")
     up_to_date = closed or is_true(response, "stream-up-to-date")
     return Chunk(data, next_offset(response), up_to_date, closed)
 
 
-def split_place(place: str) -> tuple[str, int]:
+def split_offset(text: str) -> tuple[str, int]:
     """The offset to read from, and the number of messages to skip after it."""
-    offset, mark, count = place.partition(",")
+    offset, mark, count = text.partition(",")
     if mark and not (count.isascii() and count.isdecimal()):
-        raise ValueError(f"{place!r} is not a place in a stream")
+        raise ValueError(f"{text!r} is not an offset")
     return offset, int(count) if mark else 0
 
 

@@ -1,23 +1,4 @@
-"""
-The errors that the client raises, under one base.
-
-    TailraceError
-      Unreachable          no response, or an incomplete one
-      AnswerInvalid        a response that does not follow the protocol
-      Refused              the server rejected the request; by its status and headers one of
-        Unauthorized         401, 403: the token is missing, invalid, or lacks the permission
-        ProducerFenced       403: a newer epoch holds the producer id
-        NotFound             404: no such stream, bucket or snapshot
-        Conflict             409: it exists with other settings, has another type, or is not empty
-          StreamClosed         nothing can be appended to it
-          ProducerGap          a predecessor of a batch has not arrived
-            ProducerReused       the producer id and epoch were used before
-        OffsetGone           410: no longer retained
-        PositionGone         410: the changes since this position are not known
-        TooLarge             413
-        RateLimited          429
-        ServerFailed         5xx
-"""
+"""The errors that the client raises: no response, an invalid response, or `Refused` by status."""
 
 import json
 from collections.abc import Mapping
@@ -83,6 +64,11 @@ class Refused(TailraceError):
 
     def __str__(self) -> str:
         return super().__str__() if self.detail else f"{self.status} at {self.url}"
+
+    @property
+    def retry_after_s(self) -> int | None:
+        """The seconds after which to retry, if the server gives them."""
+        return self._number("retry-after")
 
     def _number(self, header: str) -> int | None:
         value = self.headers.get(header, "")
@@ -174,17 +160,9 @@ class TooLarge(Refused):
 class RateLimited(Refused):
     """429: retry later, after `retry_after_s` seconds if the server gives them."""
 
-    @property
-    def retry_after_s(self) -> int | None:
-        return self._number("retry-after")
-
 
 class ServerFailed(Refused):
     """5xx: the server failed. It is unknown whether an append was stored."""
-
-    @property
-    def retry_after_s(self) -> int | None:
-        return self._number("retry-after")
 
 
 _BY_STATUS: dict[int, type[Refused]] = {

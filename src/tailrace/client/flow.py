@@ -3,7 +3,7 @@ Flows: the operations of the client as generators, which leave all input and out
 
 A flow yields an effect and receives its result:
 
-    Send(request)        send a request                       a `Response`: status and headers
+    Send(request)        send a request                       an `HttpResponse`
     Prefetch(request)    start a request that is sent next    nothing; its `Send` raises the error
     Body()               read the rest of the response body   bytes
     Piece(size)          read the next piece of it            bytes, empty at the end
@@ -33,16 +33,16 @@ from tailrace.client.errors import Refused, Unreachable, refusal
 __all__ = [
     "TRANSIENT",
     "Body",
-    "Effect",
     "Evaluate",
     "Flow",
+    "FlowEffect",
     "Give",
+    "HttpRequest",
+    "HttpResponse",
     "Items",
     "MakeRequest",
     "Piece",
     "Prefetch",
-    "Request",
-    "Response",
     "Retry",
     "Send",
     "Wait",
@@ -57,13 +57,13 @@ __all__ = [
     "whole",
 ]
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 TRANSIENT: Final = frozenset((429, 500, 502, 503, 504))
 """Statuses of transient failures: a safe request is retried."""
 _NOT_CARRIED_OUT: Final = frozenset((429,))
 """Statuses of requests that were not processed: any request may be repeated."""
-_RETRY_AFTER_S_MAX: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,33 +75,36 @@ class Retry:
     first_s: float = 0.1
     longest_s: float = 10.0
     jitter: Callable[[], float] = random.random
+    retry_after_s_max: float = 300.0
+    """The longest pause that a server can ask for by `Retry-After`."""
 
     def pause_s(self, attempt: int, headers: Mapping[str, str] | None = None) -> float:
         """The pause after a number of failures: what the server asks for, or ever longer."""
-        asked = _retry_after_s(headers or {})
+        requested = _retry_after_s(headers or {})
         longest = min(self.longest_s, self.first_s * 2.0 ** min(attempt - 1, 62))
-        if asked is not None:
+        if requested is not None:
+            requested = min(requested, self.retry_after_s_max)
             longest = min(longest, self.first_s)
         # Never at once, and never all clients at the same time.
-        return max(asked or 0.0, longest * (0.5 + 0.5 * self.jitter()))
+        return max(requested or 0.0, longest * (0.5 + 0.5 * self.jitter()))
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     """RFC 9110, 10.2.3: seconds, or a date."""
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.isdecimal():
-        return min(float(value), _RETRY_AFTER_S_MAX)
+        return float(value)
     if not value:
         return None
     try:
         moment = parsedate_to_datetime(value)
     except ValueError:
         return None
-    return min(max(0.0, moment.timestamp() - time()), _RETRY_AFTER_S_MAX)
+    return max(0.0, moment.timestamp() - time())
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -114,7 +117,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     """The status and the headers of a response; header names are in lower case."""
 
     status: int
@@ -126,14 +129,14 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    request: Request
+    request: HttpRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
     """The server works on this request while the user handles the items before it."""
 
-    request: Request
+    request: HttpRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,24 +161,20 @@ class Evaluate:
 
 
 @dataclass(frozen=True, slots=True)
-class Give:
-    items: Iterable[Any]
+class Give(Generic[T]):
+    items: Iterable[T]
 
 
-Effect: TypeAlias = Send | Prefetch | Body | Piece | Wait | Evaluate | Give
-Flow: TypeAlias = Generator[Effect, Any, T]
-MakeRequest: TypeAlias = Callable[[], Flow[Request]]
+_Awaited: TypeAlias = Send | Prefetch | Body | Piece | Wait | Evaluate
+FlowEffect: TypeAlias = _Awaited | Give[Any]
+Flow: TypeAlias = Generator[FlowEffect, Any, T]
+Items: TypeAlias = Generator[_Awaited | Give[T], Any, None]
+"""A flow that gives items of one type; a driver makes an iterator of it."""
+MakeRequest: TypeAlias = Callable[[], Flow[HttpRequest]]
 """Makes a request for each attempt, with fresh values of headers and parameters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Items(Generic[T]):
-    """A flow whose `Give` effects are items of one type; a driver makes an iterator of it."""
-
-    flow: Flow[None]
-
-
-def perform(effect: Effect, exchange: Any) -> Any:
+def perform(effect: FlowEffect, exchange: Any) -> Any:
     """The result of an effect by the exchange of a driver; of an asynchronous one, a coroutine."""
     match effect:
         case Send(request):
@@ -198,7 +197,7 @@ def reason_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def each(flow: Flow[None], convert: Callable[[Any], Iterable[Any]]) -> Flow[None]:
+def each(flow: Items[A], convert: Callable[[A], Iterable[T]]) -> Items[T]:
     """The same flow with each of its items converted to others."""
     outcome: Any = None
     error: Exception | None = None
@@ -218,7 +217,7 @@ def each(flow: Flow[None], convert: Callable[[Any], Iterable[Any]]) -> Flow[None
                 error = failed
 
 
-def send(make: MakeRequest) -> Flow[Response]:
+def send(make: MakeRequest) -> Flow[HttpResponse]:
     """Send a request until there is a response that is no transient failure, or raise."""
     attempt = 1
     repeated = False
@@ -227,7 +226,7 @@ def send(make: MakeRequest) -> Flow[Response]:
         retry = request.retry
         headers: Mapping[str, str] = {}
         try:
-            response: Response = yield Send(request)
+            response: HttpResponse = yield Send(request)
         except Unreachable as error:
             if attempt >= retry.attempts_max or (error.sent and not request.safe):
                 raise
@@ -243,7 +242,7 @@ def send(make: MakeRequest) -> Flow[Response]:
         attempt += 1
 
 
-def expect(make: MakeRequest, *statuses: int) -> Flow[Response]:
+def expect(make: MakeRequest, *statuses: int) -> Flow[HttpResponse]:
     """Send a request and require one of some statuses; raise `Refused` for others."""
     response = yield from send(make)
     if response.status not in statuses:
@@ -252,7 +251,7 @@ def expect(make: MakeRequest, *statuses: int) -> Flow[Response]:
 
 
 def fetch(
-    make: MakeRequest, retry: Retry, read: Callable[[Response], Flow[T]], *statuses: int
+    make: MakeRequest, retry: Retry, read: Callable[[HttpResponse], Flow[T]], *statuses: int
 ) -> Flow[T]:
     """Send a safe request and read its response, again if that breaks off."""
     attempt = 1
@@ -267,7 +266,7 @@ def fetch(
         attempt += 1
 
 
-def whole(response: Response) -> Flow[tuple[Response, bytes]]:
+def whole(response: HttpResponse) -> Flow[tuple[HttpResponse, bytes]]:
     """A response with its body."""
     body: bytes = yield Body()
     return response, body
@@ -282,7 +281,7 @@ def delete(make: MakeRequest) -> Flow[None]:
     yield Body()
 
 
-def refused(response: Response) -> Flow[Refused]:
+def refused(response: HttpResponse) -> Flow[Refused]:
     """The error that a response stands for, with the code and detail of its body."""
     try:
         body = yield Body()

@@ -1,9 +1,9 @@
 """
 The classes of both clients, from one definition.
 
-A handle is an object on a server: its flows, and the driver that runs them. `Operation` and
-`Iteration` make a method of a flow. On a handle with the blocking driver it returns a result or an
-iterator; with the asynchronous driver, a coroutine or an asynchronous iterator.
+A handle is an object on a server: its flows, and the driver that runs them. `ResultMethod` and
+`IteratorMethod` make a method of a flow. On a handle with the blocking driver it returns a result
+or an iterator; with the asynchronous driver, a coroutine or an asynchronous iterator.
 """
 
 import inspect
@@ -36,8 +36,8 @@ __all__ = [
     "BaseHandle",
     "BaseProducer",
     "BaseStream",
-    "Iteration",
-    "Operation",
+    "IteratorMethod",
+    "ResultMethod",
     "constructs",
 ]
 
@@ -54,7 +54,7 @@ B = TypeVar("B", bound="BaseHandle[Any, Any]")
 _SELF: Final = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
 
 
-class Operation(Generic[F_co, P, T]):
+class ResultMethod(Generic[F_co, P, T]):
     """A method that runs a flow to its result."""
 
     def __init__(self, flow: Callable[Concatenate[F_co, P], Flow[T]]) -> None:
@@ -71,7 +71,7 @@ class Operation(Generic[F_co, P, T]):
         def __get__(self, handle: Any, owner: Any) -> Any: ...
 
 
-class Iteration(Generic[F_co, P, T]):
+class IteratorMethod(Generic[F_co, P, T]):
     """A method that iterates over the items of a flow."""
 
     def __init__(self, flow: Callable[Concatenate[F_co, P], Items[T]]) -> None:
@@ -94,13 +94,13 @@ class BaseHandle(Generic[D, F_co]):
     """An object on a server: its flows, and the driver that runs them."""
 
     def __init_subclass__(cls, driver: Any = None) -> None:
-        """With a driver, `Operation` and `Iteration` become functions of this class."""
+        """With a driver, `ResultMethod` and `IteratorMethod` become functions of this class."""
         super().__init_subclass__()
         for name in dir(cls) if driver is not None else ():
             found = inspect.getattr_static(cls, name)
-            if isinstance(found, Operation):
+            if isinstance(found, ResultMethod):
                 setattr(cls, name, _runs(found.flow, inspect.iscoroutinefunction(driver.run)))
-            elif isinstance(found, Iteration):
+            elif isinstance(found, IteratorMethod):
                 setattr(cls, name, _iterates(found.flow))
 
     def __init__(self, driver: D, flows: F_co) -> None:
@@ -145,25 +145,25 @@ def constructs(
 
 
 class BaseStream(BaseHandle[D, StreamFlows]):
-    create = Operation(StreamFlows.create)
-    append = Operation(StreamFlows.append)
-    append_json = Operation(StreamFlows.append_json)
-    close = Operation(StreamFlows.close)
-    delete = Operation(StreamFlows.delete)
-    head = Operation(StreamFlows.head)
-    read = Iteration(StreamFlows.read)
-    read_all = Operation(StreamFlows.read_all)
-    read_text = Iteration(StreamFlows.read_text)
-    tail = Iteration(StreamFlows.tail)
-    read_json = Iteration(StreamFlows.read_json)
-    tail_json = Iteration(StreamFlows.tail_json)
-    tail_text = Iteration(StreamFlows.tail_text)
-    publish_snapshot = Operation(StreamFlows.publish_snapshot)
-    snapshot = Operation(StreamFlows.snapshot)
-    bootstrap = Operation(StreamFlows.bootstrap)
-    bootstrap_parts = Iteration(StreamFlows.bootstrap_parts)
-    read_or_bootstrap = Iteration(StreamFlows.read_or_bootstrap)
-    read_json_or_bootstrap = Iteration(StreamFlows.read_json_or_bootstrap)
+    create = ResultMethod(StreamFlows.create)
+    append = ResultMethod(StreamFlows.append)
+    append_json = ResultMethod(StreamFlows.append_json)
+    close = ResultMethod(StreamFlows.close)
+    delete = ResultMethod(StreamFlows.delete)
+    head = ResultMethod(StreamFlows.head)
+    read = IteratorMethod(StreamFlows.read)
+    read_all = ResultMethod(StreamFlows.read_all)
+    read_text = IteratorMethod(StreamFlows.read_text)
+    tail = IteratorMethod(StreamFlows.tail)
+    read_json = IteratorMethod(StreamFlows.read_json)
+    tail_json = IteratorMethod(StreamFlows.tail_json)
+    tail_text = IteratorMethod(StreamFlows.tail_text)
+    publish_snapshot = ResultMethod(StreamFlows.publish_snapshot)
+    snapshot = ResultMethod(StreamFlows.snapshot)
+    bootstrap = ResultMethod(StreamFlows.bootstrap)
+    bootstrap_parts = IteratorMethod(StreamFlows.bootstrap_parts)
+    read_or_bootstrap = IteratorMethod(StreamFlows.read_or_bootstrap)
+    read_json_or_bootstrap = IteratorMethod(StreamFlows.read_json_or_bootstrap)
 
 
 class BaseProducer(BaseHandle[D, P_co]):
@@ -178,8 +178,8 @@ class BaseProducer(BaseHandle[D, P_co]):
         """The epoch as given, or as claimed."""
         return self._flows.queue.epoch
 
-    flush = Operation(ProducerFlows.flush)
-    close_stream = Operation(ProducerFlows.close_stream)
+    flush = ResultMethod(ProducerFlows.flush)
+    close_stream = ResultMethod(ProducerFlows.close_stream)
 
     def undelivered(self) -> list[bytes]:
         """The messages that are not acknowledged, in order; after an error some may be stored."""
@@ -210,11 +210,11 @@ class BaseBucket(BaseHandle[D, BucketFlows], Generic[D, S]):
         url = self._flows.stream_url(stream_id)
         return self._stream_type(self._driver, StreamFlows(url, self._flows.options))
 
-    create = Operation(BucketFlows.create)
-    delete = Operation(BucketFlows.delete)
-    info = Operation(BucketFlows.info)
-    streams = Iteration(BucketFlows.streams)
-    survey = Operation(BucketFlows.survey)
+    create = ResultMethod(BucketFlows.create)
+    delete = ResultMethod(BucketFlows.delete)
+    info = ResultMethod(BucketFlows.info)
+    streams = IteratorMethod(BucketFlows.streams)
+    survey = ResultMethod(BucketFlows.survey)
 
 
 class BaseClient(BaseHandle[D, BulkFlows], Generic[D, S, B]):
@@ -250,9 +250,9 @@ class BaseClient(BaseHandle[D, BulkFlows], Generic[D, S, B]):
         url = bucket_url(self.url, bucket_id)
         return self._bucket_type(self._driver, BucketFlows(url, self._flows.options))
 
-    offsets = Operation(BulkFlows.offsets)
-    find = Operation(BulkFlows.find)
-    rows = Iteration(BulkFlows.rows)
+    offsets = ResultMethod(BulkFlows.offsets)
+    find = ResultMethod(BulkFlows.find)
+    rows = IteratorMethod(BulkFlows.rows)
 
     @property
     def retry(self) -> Retry:

@@ -37,8 +37,8 @@ from tailrace.client.flow import (
     Body,
     Evaluate,
     Flow,
+    HttpResponse,
     MakeRequest,
-    Response,
     Send,
     Wait,
     refused,
@@ -59,10 +59,6 @@ _STORED_BEFORE: Final = Appended(next_offset=None, closed=False, duplicate=True)
 """The result of a batch that is known to be stored although its own response was lost."""
 
 
-def _forever() -> None:
-    return None
-
-
 class ProducerFlows(Resource, ABC):
     """The operations of a producer on one stream."""
 
@@ -78,7 +74,7 @@ class ProducerFlows(Resource, ABC):
         self._clock = clock
         self._is_json = is_json(options.content_type)
         self._is_probed = options.producer_id is None
-        self._is_told = False
+        self._is_reported = False
         """All deliveries have the error that ended the producer."""
         self._is_abandoned = False
         self._is_logged = False
@@ -138,7 +134,7 @@ class ProducerFlows(Resource, ABC):
         """
         queue, last = self.queue, self.queue.last_index
         yield from self._hurry(
-            lambda: (self._is_told if queue.failure else queue.is_delivered(last)) or None
+            lambda: (self._is_reported if queue.failure else queue.is_delivered(last)) or None
         )
         if queue.failure is not None:
             raise queue.failure.with_traceback(None)
@@ -284,7 +280,7 @@ class ProducerFlows(Resource, ABC):
             with self.changing():
                 self.queue.acknowledge(batch)
 
-    def _is_foreign(self, batch: ProducerBatch, response: Response) -> bool:
+    def _is_foreign(self, batch: ProducerBatch, response: HttpResponse) -> bool:
         """
         Whether the stored batch that this one duplicates is from another writer.
 
@@ -338,7 +334,7 @@ class ProducerFlows(Resource, ABC):
             else:
                 batch.delivery.set_exception(error)
         with self.changing():
-            self._is_told = True
+            self._is_reported = True
         if self.queue.options.on_error is not None:
             self.queue.options.on_error(error)
         if self._is_abandoned:
@@ -353,7 +349,7 @@ class ProducerFlows(Resource, ABC):
             _log.error("%d messages of a producer were not stored: %s", queue.count, queue.failure)
 
     def _wait(
-        self, ready: Callable[[], Any], timeout_s: Callable[[], float | None] = _forever
+        self, ready: Callable[[], Any], timeout_s: Callable[[], float | None] = lambda: None
     ) -> Flow[Any]:
         found = yield Evaluate(partial(self.wait, ready, timeout_s))
         return found

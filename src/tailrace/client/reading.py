@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tailrace.client.decoding import chunk_of, json_items, split_place, text_chunks
+from tailrace.client.decoding import chunk_of, json_items, split_offset, text_chunks
 from tailrace.client.encoding import is_json
 from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
 from tailrace.client.flow import (
@@ -20,12 +20,12 @@ from tailrace.client.flow import (
     Body,
     Flow,
     Give,
+    HttpRequest,
+    HttpResponse,
     Items,
     MakeRequest,
     Piece,
     Prefetch,
-    Request,
-    Response,
     Send,
     Wait,
     each,
@@ -35,7 +35,7 @@ from tailrace.client.requests import Resource
 from tailrace.client.sse import EventParser
 from tailrace.client.values import Chunk, Item, TextChunk
 
-__all__ = ["BEGINNING", "ReadFlows"]
+__all__ = ["BEGINNING", "NOW", "ReadFlows"]
 
 BEGINNING: Final = "-1"
 NOW: Final = "now"
@@ -51,15 +51,6 @@ POLLS_BEFORE_SSE: Final = 10
 class ReadFlows(Resource):
     """The operations of readers of a stream."""
 
-    def read(self, offset: str = BEGINNING) -> Items[Chunk]:
-        """
-        The content from an offset up to the current tail, in chunks.
-
-        Raises:
-            NotFound, OffsetGone: There is no such stream; the offset is no longer retained.
-        """
-        return Items(self._read(offset))
-
     def read_all(self, offset: str = BEGINNING) -> Flow[Chunk]:
         """The content up to the current tail as one chunk; JSON as one array. Raises as `read`."""
         found: list[bytes] = []
@@ -73,19 +64,7 @@ class ReadFlows(Resource):
 
     def read_text(self, offset: str = BEGINNING) -> Items[TextChunk]:
         """The text from an offset up to the current tail, in chunks. Raises as `read`."""
-        return Items(each(self._read(offset), text_chunks(offset)))
-
-    def tail(self, offset: str = BEGINNING) -> Items[Chunk]:
-        """
-        The content from an offset on, and then new content, until the stream is closed.
-
-        It continues after timeouts, restarts and lost connections, without a gap or a repeat.
-
-        Raises:
-            NotFound, OffsetGone: There is no such stream; the offset is no longer retained.
-            Unreachable, ServerFailed: More failures in a row than `Retry` allows.
-        """
-        return Items(self._tail(offset))
+        return each(self.read(offset), text_chunks(offset))
 
     def read_json(self, offset: str = BEGINNING) -> Items[Item]:
         """
@@ -93,7 +72,7 @@ class ReadFlows(Resource):
 
         Raises as `read`; AnswerInvalid if it is no JSON stream.
         """
-        return Items(self._items(*split_place(offset), live=False))
+        return self._items(*split_offset(offset), live=False)
 
     def tail_json(self, offset: str = BEGINNING) -> Items[Item]:
         """
@@ -101,7 +80,7 @@ class ReadFlows(Resource):
 
         Raises as `tail`; AnswerInvalid if it is no JSON stream.
         """
-        return Items(self._items(*split_place(offset), live=True))
+        return self._items(*split_offset(offset), live=True)
 
     def tail_text(self, offset: str = BEGINNING) -> Items[TextChunk]:
         """
@@ -109,11 +88,11 @@ class ReadFlows(Resource):
 
         Over SSE a CR, alone or before an LF, arrives as LF.
         """
-        return Items(each(self._tail(offset), text_chunks(offset)))
+        return each(self.tail(offset), text_chunks(offset))
 
-    def _items(self, offset: str, skipped: int, *, live: bool) -> Flow[None]:
+    def _items(self, offset: str, skipped: int, *, live: bool) -> Items[Item]:
         offset = yield from self._resolved(offset)
-        flow = self._tail(offset) if live else self._read(offset)
+        flow = self.tail(offset) if live else self.read(offset)
         yield from each(flow, json_items(self.url, offset, skipped))
 
     def _resolved(self, offset: str) -> Flow[str]:
@@ -123,9 +102,15 @@ class ReadFlows(Resource):
         _, chunk = yield from self._read_once(offset)
         return chunk.next_offset
 
-    def _read(self, offset: str) -> Flow[None]:
+    def read(self, offset: str = BEGINNING) -> Items[Chunk]:
+        """
+        The content from an offset up to the current tail, in chunks.
+
+        Raises:
+            NotFound, OffsetGone: There is no such stream; the offset is no longer retained.
+        """
         _check_offset(offset)
-        request: Request | None = None
+        request: HttpRequest | None = None
         while True:
             response, chunk = yield from self._read_once(offset, request)
             if not chunk.up_to_date:
@@ -138,8 +123,8 @@ class ReadFlows(Resource):
                 return
 
     def _read_once(
-        self, offset: str, prefetched: Request | None = None
-    ) -> Flow[tuple[Response, Chunk]]:
+        self, offset: str, prefetched: HttpRequest | None = None
+    ) -> Flow[tuple[HttpResponse, Chunk]]:
         make = self._request("GET", params={"offset": offset})
         response, data = yield from self._fetch(_first(prefetched, make), 200)
         chunk = chunk_of(response, data)
@@ -147,8 +132,16 @@ class ReadFlows(Resource):
             raise AnswerInvalid(self.url, f"the read does not advance past offset {offset}")
         return response, chunk
 
-    def _tail(self, offset: str) -> Flow[None]:
-        """Catch up by plain reads, then follow; after any failure, continue at the last offset."""
+    def tail(self, offset: str = BEGINNING) -> Items[Chunk]:
+        """
+        The content from an offset on, and then new content, until the stream is closed.
+
+        It continues after timeouts, restarts and lost connections, without a gap or a repeat.
+
+        Raises:
+            NotFound, OffsetGone: There is no such stream; the offset is no longer retained.
+            Unreachable, ServerFailed: More failures in a row than `Retry` allows.
+        """
         _check_offset(offset)
         retry = self.options.retry
         at = _Position(offset)
@@ -161,7 +154,7 @@ class ReadFlows(Resource):
                 request, at.prefetched = at.prefetched, None
                 if request is None:
                     request = yield from self._next_request(at)
-                response: Response = yield Send(request)
+                response: HttpResponse = yield Send(request)
                 if response.status in TRANSIENT:
                     headers = response.headers
                     failures += 1
@@ -171,7 +164,7 @@ class ReadFlows(Resource):
                     was_live = at.mode != _CATCH_UP
                     yield from self._take(response, at)
                     # A live read that returned nothing counts: a server that returns at once must
-                    # not be asked in a tight loop.
+                    # not be polled in a tight loop.
                     failures = int(was_live and at.offset == before)
             except Unreachable:
                 # If the offset advanced, or the server reported that nothing is new, only the
@@ -187,7 +180,7 @@ class ReadFlows(Resource):
             if failures and not at.closed:
                 yield Wait(retry.pause_s(failures, headers))
 
-    def _next_request(self, at: "_Position") -> Flow[Request]:
+    def _next_request(self, at: "_Position") -> Flow[HttpRequest]:
         params = {"offset": at.offset}
         if at.mode != _CATCH_UP:
             params["live"] = at.mode
@@ -199,7 +192,7 @@ class ReadFlows(Resource):
             request = replace(request, idle_s=self.options.live_idle_s)
         return request
 
-    def _take(self, response: Response, at: "_Position") -> Flow[None]:
+    def _take(self, response: HttpResponse, at: "_Position") -> Items[Chunk]:
         """Pass on the content of a response, and note the position after it."""
         if at.mode == _SSE:
             kind = response.headers.get("content-type", "").lower()
@@ -234,7 +227,7 @@ class ReadFlows(Resource):
         if chunk.closed or _has_content(chunk, at.is_json):
             yield Give((chunk,))
 
-    def _follow(self, response: Response, at: "_Position") -> Flow[None]:
+    def _follow(self, response: HttpResponse, at: "_Position") -> Items[Chunk]:
         """Read events until the connection ends; a control event completes the data before it."""
         binary = response.headers.get("stream-sse-data-encoding", "").lower() == "base64"
         parser = EventParser()
@@ -285,7 +278,7 @@ class _Position:
     """Some response had one."""
     polls_left: int = 0
     """Long-polls until SSE is tried again; 0 if SSE was rejected."""
-    prefetched: Request | None = None
+    prefetched: HttpRequest | None = None
 
     def advance(self, chunk: Chunk) -> None:
         """A chunk is about to be passed on: continue after it from now on."""
@@ -293,11 +286,11 @@ class _Position:
         self.closed = chunk.closed
 
 
-def _first(prefetched: Request | None, make: MakeRequest) -> MakeRequest:
+def _first(prefetched: HttpRequest | None, make: MakeRequest) -> MakeRequest:
     """Makes a request that was prefetched once, and then new ones."""
     left = [prefetched] if prefetched is not None else []
 
-    def first() -> Flow[Request]:
+    def first() -> Flow[HttpRequest]:
         return left.pop() if left else (yield from make())
 
     return first
@@ -305,10 +298,10 @@ def _first(prefetched: Request | None, make: MakeRequest) -> MakeRequest:
 
 def _check_offset(offset: str) -> None:
     if "," in offset:
-        raise ValueError(f"{offset!r} is a place between JSON messages: use read_json or tail_json")
+        raise ValueError(f"{offset!r} is the offset of a JSON message: use read_json or tail_json")
 
 
-def _has_json(response: Response) -> bool:
+def _has_json(response: HttpResponse) -> bool:
     return is_json(response.headers.get("content-type", ""))
 
 
@@ -324,7 +317,7 @@ def _joined(pieces: list[bytes], are_json: bool) -> bytes:
     return b"[%b]" % b",".join(part for part in inner if part)
 
 
-def _control(response: Response, data: bytes) -> dict[str, Any]:
+def _control(response: HttpResponse, data: bytes) -> dict[str, Any]:
     try:
         control: dict[str, Any] = json.loads(data)
         control["streamNextOffset"]

@@ -8,9 +8,9 @@ from urllib.parse import quote, urlencode, urlsplit
 from tailrace.client.flow import (
     Evaluate,
     Flow,
+    HttpRequest,
+    HttpResponse,
     MakeRequest,
-    Request,
-    Response,
     Retry,
     fetch,
     whole,
@@ -42,16 +42,21 @@ class Options:
 
 
 def server_url(url: str) -> str:
-    """The checked URL of a server, without a trailing slash."""
+    """
+    The checked URL of a server, without a trailing slash.
+
+    Raises:
+        ValueError: It is invalid. The message does not repeat a password.
+    """
     try:
         parts = urlsplit(url)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_good = False
     if not is_good:
-        raise ValueError(f"{url!r} is no URL such as http://127.0.0.1:4437")
+        shown = "this" if "@" in url else repr(url)
+        raise ValueError(f"{shown} is not a URL such as http://127.0.0.1:4437")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        # The URL is not shown: it may contain a password.
         raise ValueError("the URL has a user, a query or a fragment: use headers and params")
     return url.rstrip("/")
 
@@ -92,7 +97,7 @@ class Resource:
     ) -> MakeRequest:
         """A request to a path below this URL, with the headers and parameters of the client."""
 
-        def make() -> Flow[Request]:
+        def make() -> Flow[HttpRequest]:
             query = {**(yield from _texts(self.options.params)), **(params or {})}
             sent = {**(yield from _texts(self.options.headers)), **(headers or {})}
             for name, value in sent.items():
@@ -101,11 +106,11 @@ class Resource:
                     raise ValueError(f"the header {name} must be printable ASCII")
             # §8.1: in one order, so that caches recognize equal requests.
             target = self.url + path + (f"?{urlencode(sorted(query.items()))}" if query else "")
-            return Request(method, target, sent, body, safe, self.options.retry)
+            return HttpRequest(method, target, sent, body, safe, self.options.retry)
 
         return make
 
-    def _fetch(self, make: MakeRequest, *statuses: int) -> Flow[tuple[Response, bytes]]:
+    def _fetch(self, make: MakeRequest, *statuses: int) -> Flow[tuple[HttpResponse, bytes]]:
         """A response with its body; the request must be safe."""
         return fetch(make, self.options.retry, whole, *statuses)
 

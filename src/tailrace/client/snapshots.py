@@ -5,10 +5,10 @@ from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from tailrace.client.decoding import is_true, json_items, split_place
+from tailrace.client.decoding import is_true, json_items, split_offset
 from tailrace.client.encoding import DEFAULT_CONTENT_TYPE, as_bytes
 from tailrace.client.errors import AnswerInvalid, NotFound, OffsetGone, Unreachable
-from tailrace.client.flow import Body, Flow, Give, Items, Piece, Response, each, expect, fetch
+from tailrace.client.flow import Body, Flow, Give, HttpResponse, Items, Piece, each, expect, fetch
 from tailrace.client.multipart import PartParser, RawPart, boundary_of
 from tailrace.client.reading import BEGINNING, ReadFlows
 from tailrace.client.values import Bootstrap, Chunk, Item, Part, Snapshot
@@ -90,9 +90,6 @@ class SnapshotFlows(ReadFlows):
             NotFound: There is no such stream.
             Unreachable: The response broke off; parts are missing.
         """
-        return Items(self._stream_parts())
-
-    def _stream_parts(self) -> Flow[None]:
         response = yield from expect(self._request("GET", "/bootstrap"), 200)
         parser = self._part_parser(response)
         is_first = True
@@ -101,7 +98,7 @@ class SnapshotFlows(ReadFlows):
                 yield Give((_part(response, part, is_snapshot=is_first),))
                 is_first = False
 
-    def _read_bootstrap(self, response: Response) -> Flow[Bootstrap]:
+    def _read_bootstrap(self, response: HttpResponse) -> Flow[Bootstrap]:
         parser = self._part_parser(response)
         parts: list[Part] = []
         while not parser.ended:
@@ -120,7 +117,7 @@ class SnapshotFlows(ReadFlows):
             next_offset=first.next_offset,
         )
 
-    def _part_parser(self, response: Response) -> PartParser:
+    def _part_parser(self, response: HttpResponse) -> PartParser:
         boundary = boundary_of(response.headers.get("content-type", ""))
         if boundary is None or "stream-next-offset" not in response.headers:
             reason = "the response is no bootstrap; does this server have buckets?"
@@ -141,7 +138,7 @@ class SnapshotFlows(ReadFlows):
             NotFound: There is no such stream.
             OffsetGone: The offset is no longer retained, and there is no snapshot.
         """
-        return Items(self._recover(offset, 0, live, lambda _, __: lambda chunk: (chunk,)))
+        return self._recover(offset, 0, live, lambda _, __: lambda chunk: (chunk,))
 
     def read_json_or_bootstrap(
         self, offset: str = BEGINNING, *, live: bool = False
@@ -151,14 +148,14 @@ class SnapshotFlows(ReadFlows):
 
         Raises as `read_or_bootstrap`; AnswerInvalid if it is no JSON stream.
         """
-        start, skipped = split_place(offset)
-        return Items(self._recover(start, skipped, live, partial(json_items, self.url)))
+        start, skipped = split_offset(offset)
+        return self._recover(start, skipped, live, partial(json_items, self.url))
 
     def _recover(self, offset: str, skipped: int, live: bool, decode: _Decode) -> Flow[None]:
         last: str | None = None
         offset = yield from self._resolved(offset)
         while True:
-            flow = self._tail(offset) if live else self._read(offset)
+            flow = self.tail(offset) if live else self.read(offset)
             try:
                 yield from each(flow, decode(offset, skipped))
                 return
@@ -180,12 +177,12 @@ class SnapshotFlows(ReadFlows):
         return piece
 
 
-def _part(response: Response, part: RawPart, *, is_snapshot: bool) -> Part:
+def _part(response: HttpResponse, part: RawPart, *, is_snapshot: bool) -> Part:
     content_type = part.content_type or DEFAULT_CONTENT_TYPE
     return Part(part.data, content_type, is_snapshot, response.headers["stream-next-offset"])
 
 
-def _snapshot(response: Response, data: bytes) -> Snapshot:
+def _snapshot(response: HttpResponse, data: bytes) -> Snapshot:
     headers = response.headers
     offset = headers.get("stream-snapshot-offset") or headers.get("stream-next-offset")
     if offset is None:

@@ -28,7 +28,7 @@ from msgspec.structs import astuple
 
 from tailrace.protocol.content_type import is_json
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.producer import NO_PRODUCERS, ProducerClaim, Producers, ProducerState
+from tailrace.protocol.producer import NO_PRODUCERS, ProducerHeaders, Producers, ProducerState
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
 
 __all__ = [
@@ -96,7 +96,7 @@ def decode_record(value: bytes) -> tuple[Offset, AppendRecord]:
     if flags & _PRODUCER:
         epoch, seq, size = _CLAIM.unpack_from(value, at)
         at += _CLAIM.size
-        producer = ProducerClaim(value[at : at + size].decode(), epoch, seq)
+        producer = ProducerHeaders(value[at : at + size].decode(), epoch, seq)
         at += size
     stream_seq = None
     if flags & _STREAM_SEQ:
@@ -141,7 +141,7 @@ class _Checkpoint(msgspec.Struct, array_like=True):
     tail: Offset
     earliest: Offset
     closed: bool
-    closed_by: ProducerClaim | None
+    closed_by: ProducerHeaders | None
     stream_seq: str | None
     producers: dict[str, ProducerState]
     snapshot: tuple[int, int, int, int, str, bytes, bool, int] | None = None

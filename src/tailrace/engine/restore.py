@@ -26,7 +26,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from tailrace.engine import backup_format
-from tailrace.exceptions import TailraceError
+from tailrace.exceptions import ExitCode, TailraceError
 
 __all__ = ["BackupInvalid", "DirectoryTaken", "restore"]
 
@@ -47,6 +47,11 @@ class BackupInvalid(TailraceError):
 
 class DirectoryTaken(TailraceError):
     """The directory to restore to is not empty."""
+
+    message = "{directory} is not empty, and nothing in it is overwritten"
+    exit_code = ExitCode.CONFLICT
+    hint = "restore to another directory, or move this one away first"
+    directory: Path
 
 
 def restore(
@@ -106,7 +111,7 @@ def _is_empty(directory: Path) -> bool:
     if not directory.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
     if any(directory.iterdir()):
-        raise DirectoryTaken
+        raise DirectoryTaken(directory)
     return True
 
 

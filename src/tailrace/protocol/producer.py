@@ -26,10 +26,10 @@ from typing import Final, NamedTuple
 
 from tailrace.protocol.errors import ProducerEpochStart, ProducerFenced, ProducerGap
 
-__all__ = ["NO_PRODUCERS", "ProducerClaim", "ProducerState", "Producers", "admit", "recognise"]
+__all__ = ["NO_PRODUCERS", "ProducerHeaders", "ProducerState", "Producers", "admit", "recognise"]
 
 
-class ProducerClaim(NamedTuple):
+class ProducerHeaders(NamedTuple):
     """The producer headers of a request: Producer-Id, Producer-Epoch, Producer-Seq."""
 
     id: str
@@ -44,7 +44,7 @@ class ProducerState(NamedTuple):
     last_seq: int
 
 
-def recognise(state: ProducerState | None, claim: ProducerClaim) -> bool:
+def recognise(state: ProducerState | None, claim: ProducerHeaders) -> bool:
     """Whether the claim is a retry. Raises ProducerFenced if a newer epoch holds the id."""
     if state is None:
         return False
@@ -53,7 +53,7 @@ def recognise(state: ProducerState | None, claim: ProducerClaim) -> bool:
     return claim.epoch == state.epoch and claim.seq <= state.last_seq
 
 
-def admit(state: ProducerState | None, claim: ProducerClaim) -> None:
+def admit(state: ProducerState | None, claim: ProducerHeaders) -> None:
     """
     Accept a batch that is not a retry if it is the next one.
 
@@ -99,7 +99,7 @@ class Producers:
     def get(self, producer_id: str) -> ProducerState | None:
         return self._buckets[hash(producer_id) % _BUCKETS].get(producer_id)
 
-    def put(self, claim: ProducerClaim) -> "Producers":
+    def put(self, claim: ProducerHeaders) -> "Producers":
         buckets = list(self._buckets)
         at = hash(claim.id) % _BUCKETS
         buckets[at] = {**buckets[at], claim.id: ProducerState(claim.epoch, claim.seq)}

@@ -5,7 +5,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from tailrace.protocol.offset import START, Offset
-from tailrace.protocol.producer import NO_PRODUCERS, ProducerClaim, Producers
+from tailrace.protocol.producer import NO_PRODUCERS, ProducerHeaders, Producers
 
 __all__ = [
     "Append",
@@ -63,7 +63,7 @@ class StreamState(Struct, frozen=True, kw_only=True, gc=False):
     earliest: Offset = START
     """The earliest retained offset."""
     closed: bool = False
-    closed_by: ProducerClaim | None = None
+    closed_by: ProducerHeaders | None = None
     stream_seq: str | None = None
     producers: Producers = NO_PRODUCERS
     snapshot: SnapshotInfo | None = None
@@ -92,7 +92,7 @@ class AppendRecord(Struct, frozen=True, gc=False):
     time: int
     payload: bytes
     lengths: tuple[int, ...] = ()
-    producer: ProducerClaim | None = None
+    producer: ProducerHeaders | None = None
     stream_seq: str | None = None
     closes: bool = False
 
@@ -152,7 +152,7 @@ class Append(Struct, frozen=True, gc=False):
     body: bytes
     content_type: str | None = None
     closes: bool = False
-    producer: ProducerClaim | None = None
+    producer: ProducerHeaders | None = None
     stream_seq: str | None = None
 
 

@@ -28,7 +28,6 @@ def archive(job: Job, bucket: str, table: Path) -> None:
     if job.dry_run:
         print_plan(todo, f"rows to the {job.arguments['format']} table {table}")
         return
-    with job.session(bucket, job.total(todo.messages)) as (spark, shown):
-        done = job.run(spark, shown, lambda done: done.rows, bucket=bucket, table=table)
+    done = job.run(bucket, todo.messages, lambda done: done.rows, bucket=bucket, table=table)
     files = f"{counted(done.files, 'file')}, {human_bytes(done.bytes)}"
     report(f"{bucket}: {counted(done.rows)} added to {table}: {files}")

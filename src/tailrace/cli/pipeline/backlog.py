@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from tailrace.cli.output import Output, counted, human_bytes
+from tailrace.cli.output import counted, human_bytes, print_lines
 from tailrace.cli.pipeline.options import Job
 from tailrace.client import Listed
 from tailrace.protocol.errors import OffsetInvalid
@@ -52,12 +52,7 @@ class Backlog:
 
 
 def job_backlog(job: Job, bucket: str, checkpoint: Path) -> Backlog:
-    """
-    What a job has not read yet of a bucket.
-
-    Raises:
-        Failure: The bucket does not exist, or the server cannot be reached.
-    """
+    """What a job has not read yet of a bucket."""
     pattern = job.arguments.get("pattern", "*")
     with job.server.bucket(bucket) as found:
         listed = found.streams(prefix=job.arguments["prefix"])
@@ -125,8 +120,4 @@ def checkpoint_positions(checkpoint: Path) -> dict[str, str]:
 
 def print_plan(reads: Backlog, writes: str, *, note: str = "") -> None:
     """Print what `--dry-run` promises."""
-    output = Output()
-    for line in (f"would read {reads}", f"would write {writes}", note):
-        if line:
-            output.line(line)
-    output.flush()
+    print_lines(*filter(None, (f"would read {reads}", f"would write {writes}", note)))

@@ -6,7 +6,7 @@ import click
 
 from tailrace.cli.connection import Location
 from tailrace.cli.failures import Failure, print_error
-from tailrace.cli.output import Output, counted, fields_of, human_bytes, report
+from tailrace.cli.output import as_json, counted, fields_of, human_bytes, print_lines, report
 from tailrace.cli.parameters import BUCKET, SECONDS, TEXT, count_option
 from tailrace.cli.pipeline.backlog import Backlog, print_plan
 from tailrace.cli.pipeline.options import SELECTION, Job, Options, job_options
@@ -89,19 +89,11 @@ def _print_plan(planned: "FoldResult", bucket: str, *, is_json: bool) -> None:
 
 
 def _print_streams(done: "FoldResult") -> None:
-    output = Output()
-    for stream in done.streams:
-        output.json(fields_of(stream))
-    output.flush()
+    print_lines(*(as_json(fields_of(stream)) for stream in done.streams))
 
 
 def _print_result(done: "FoldResult", bucket: str, *, is_json: bool) -> None:
-    """
-    Print the outcome of each stream.
-
-    Raises:
-        Failure: Some streams could not be folded.
-    """
+    """Print the outcome of each stream; a `Failure` if some could not be folded."""
     if is_json:
         _print_streams(done)
     counts = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(done.outcomes.items()))

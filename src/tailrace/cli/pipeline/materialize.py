@@ -38,15 +38,14 @@ def materialize(job: Job, bucket: str, table: Path, dead_letters: Path | None) -
         format = job.arguments["format"]
         print_plan(todo, f"rows to the {format} table {table}, dead letters to {rejected}")
         return
-    with job.session(bucket, job.total(todo.messages)) as (spark, shown):
-        done = job.run(
-            spark,
-            shown,
-            lambda done: done.rows + done.dead_letters,
-            bucket=bucket,
-            table=table,
-            dead_letters=rejected,
-        )
+    done = job.run(
+        bucket,
+        todo.messages,
+        lambda done: done.rows + done.dead_letters,
+        bucket=bucket,
+        table=table,
+        dead_letters=rejected,
+    )
     if done.dead_letters:
         print_error(f"{counted(done.dead_letters)} not JSON objects: see {rejected}")
     files = f"{counted(done.files, 'file')}, {human_bytes(done.bytes)}"

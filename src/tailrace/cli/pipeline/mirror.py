@@ -63,16 +63,15 @@ def mirror(
         note = note if todo.compacted else ""
         print_plan(todo, f"the same to {copy}, and progress to {checkpoint}", note=note)
         return
-    with job.session(bucket, job.total(todo.messages)) as (spark, shown):
-        done = job.run(
-            spark,
-            shown,
-            lambda done: done.messages,
-            bucket=bucket,
-            target_url=target,
-            target_bucket=target_bucket,
-            target_headers=dict(target_headers),
-            checkpoint=checkpoint,
-        )
+    done = job.run(
+        bucket,
+        todo.messages,
+        lambda done: done.messages,
+        bucket=bucket,
+        target_url=target,
+        target_bucket=target_bucket,
+        target_headers=dict(target_headers),
+        checkpoint=checkpoint,
+    )
     closed = f", {counted(done.closed, 'stream')} closed" if done.closed else ""
     report(f"{bucket}: {counted(done.messages)} mirrored to {copy}{closed}")

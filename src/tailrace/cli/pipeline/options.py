@@ -146,10 +146,6 @@ class Job:
     arguments: dict[str, Any]
     """Keyword arguments of the job's function."""
 
-    def total(self, backlog: int | None) -> int | None:
-        """The messages to expect; None if it runs until stopped."""
-        return None if "every_s" in self.arguments else backlog
-
     def function(self) -> Callable[..., Any]:
         """`tailrace.spark.jobs.NAME.NAME`, which needs Spark's libraries."""
         module = import_module(f"tailrace.spark.jobs.{self.name}")
@@ -173,7 +169,13 @@ class Job:
         ):
             yield spark, shown
 
-    def run(
+    def run(self, subject: str, total: int | None, count: Callable[[Any], int], **more: Any) -> Any:
+        """Run the job in a session of its own: see `session` and `run_in`."""
+        expected = None if "every_s" in self.arguments else total
+        with self.session(subject, expected) as (spark, shown):
+            return self.run_in(spark, shown, count, **more)
+
+    def run_in(
         self, spark: "SparkSession", shown: JobProgress, count: Callable[[Any], int], **more: Any
     ) -> Any:
         """Run the job; `count` returns the number of messages from its result."""

@@ -64,7 +64,7 @@ def replay(job: Job, table: Path, target_bucket: str) -> None:
             return
         shown.total = todo.messages
         bucket = target_bucket or None
-        done = job.run(spark, shown, lambda done: done.messages, table=table, bucket=bucket)
+        done = job.run_in(spark, shown, lambda done: done.messages, table=table, bucket=bucket)
     streams = counted(done.streams, "stream")
     report(f"{table}: {counted(done.messages)} of {streams} sent to {url}")
 

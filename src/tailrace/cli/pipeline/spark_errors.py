@@ -14,7 +14,7 @@ from tailrace.cli.connection import Location
 from tailrace.cli.error_messages import failure_for
 from tailrace.cli.failures import Failure
 from tailrace.client import AnswerInvalid, Refused, Unreachable
-from tailrace.exceptions import ExitCode, TailraceError
+from tailrace.exceptions import TailraceError
 
 __all__ = ["PythonError", "find_python_error", "job_failure"]
 
@@ -85,9 +85,6 @@ def _cause_failure(cause: PythonError) -> Failure:
 
 
 def _tailrace_failure(kind: Any, message: str) -> Failure:
-    if not (isinstance(kind, type) and issubclass(kind, TailraceError)):
-        return Failure(message)
-    is_away = kind.exit_code is ExitCode.UNREACHABLE
-    return Failure(
-        message, kind.exit_code, kind.hint or ("is the server running?" if is_away else "")
-    )
+    if isinstance(kind, type) and issubclass(kind, TailraceError):
+        return Failure(message, kind.exit_code, kind.hint)
+    return Failure(message)

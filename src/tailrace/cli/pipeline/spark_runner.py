@@ -109,11 +109,8 @@ def _stop_before(error: BaseException) -> BaseException | None:
 
 
 def check_spark() -> None:
-    """Raise a failure if pyspark is not installed."""
-    try:
-        import pyspark  # noqa: F401 - whether it can be imported is the question
-    except ModuleNotFoundError as error:
-        raise Failure("this needs Spark: pip install 'tailrace[spark]'") from error
+    """Raise ModuleNotFoundError if pyspark is not installed, before anything else fails."""
+    import pyspark  # noqa: F401 - whether it can be imported is the question
 
 
 def _not_started(error: Exception, log: IO[bytes] | None) -> Failure:
@@ -155,10 +152,15 @@ def _ending_jvm(log: IO[bytes] | None) -> Iterator[None]:
         yield
     finally:
         with _standard_error_to(log):
-            if not _end_gateway():
+            if (process := _jvm()) is None:
                 # Interrupted during the start: pyspark has no reference to the JVM.
                 for child in _children() - before:
                     _end(child)
+            else:
+                # `poll` first: the id of a process that was waited for may be another's by now.
+                if process.poll() is None:
+                    _end(process.pid)
+                _reset_pyspark()
         signal.signal(signal.SIGINT, handler)
         os.dup2(kept, 2)
         os.close(kept)
@@ -172,26 +174,16 @@ def _jvm() -> "subprocess.Popen[bytes] | None":
     return getattr(SparkContext._gateway, "proc", None)
 
 
-def _end_gateway() -> bool:
-    """End the JVM by a signal, and reset pyspark. Returns whether there was a JVM."""
-    process = _jvm()
-    if process is None:
-        return False
+def _reset_pyspark() -> None:
+    """Let pyspark forget the JVM, which has ended."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    process.terminate()
-    try:
-        process.wait(_END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait(_END_S)
     gateway: Any = SparkContext._gateway
     with suppress(Exception):
         gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
-    return True
 
 
 def _children() -> set[int]:

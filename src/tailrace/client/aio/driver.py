@@ -10,7 +10,7 @@ import aiohttp
 from yarl import URL
 
 from tailrace.client.errors import Unreachable
-from tailrace.client.flow import Flow, Give, Items, Request, Response, perform, reason_of
+from tailrace.client.flow import Flow, Give, HttpRequest, HttpResponse, Items, perform, reason_of
 
 __all__ = ["AsyncDriver"]
 
@@ -27,17 +27,17 @@ class _Exchange:
         self._driver = driver
         self._session: aiohttp.ClientSession | None = None
         self._response: aiohttp.ClientResponse | None = None
-        self._prefetched: tuple[Request, asyncio.Task[aiohttp.ClientResponse]] | None = None
+        self._prefetched: tuple[HttpRequest, asyncio.Task[aiohttp.ClientResponse]] | None = None
         self._url = ""
 
-    async def prefetch(self, request: Request) -> None:
+    async def prefetch(self, request: HttpRequest) -> None:
         """Start a request. If that fails, `send` raises the error."""
         self.close()
         self._prefetched = request, asyncio.create_task(self._begin(request))
         # Lets the task write the request, and does not wait for the response.
         await asyncio.sleep(0)
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         if self._prefetched is not None and self._prefetched[0] is request:
             (_, task), self._prefetched = self._prefetched, None
             response = await task
@@ -46,9 +46,9 @@ class _Exchange:
             response = await self._begin(request)
         self._response = response
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return Response(response.status, headers, request.url)
+        return HttpResponse(response.status, headers, request.url)
 
-    async def _begin(self, request: Request) -> aiohttp.ClientResponse:
+    async def _begin(self, request: HttpRequest) -> aiohttp.ClientResponse:
         """The response to a request, as soon as its headers are there."""
         self._url = request.url
         if self._session is None:
@@ -166,10 +166,10 @@ class AsyncDriver:
                 raise AssertionError("an operation must not give items")
         return result[0]
 
-    def iterate(self, items: Items[T]) -> AsyncGenerator[T, None]:
+    def iterate(self, flow: Items[T]) -> AsyncGenerator[T, None]:
         """Drive a flow, and yield the items that it gives."""
         # Not a generator around another: closing the outer one would leave the inner one open.
-        return self._drive(items.flow, lambda _: None)
+        return self._drive(flow, lambda _: None)
 
     async def _drive(
         self, flow: Flow[Any], done: Callable[[Any], None]

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from tailrace.client.errors import AnswerInvalid, Unreachable
-from tailrace.client.flow import Flow, Give, Items, Request, Response, perform, reason_of
+from tailrace.client.flow import Flow, Give, HttpRequest, HttpResponse, Items, perform, reason_of
 from tailrace.client.sync.connections import Connections
 
 __all__ = ["Driver"]
@@ -28,17 +28,17 @@ class _Exchange:
         self._connections = connections
         self._response: http.client.HTTPResponse | None = None
         self._connection: http.client.HTTPConnection | None = None
-        self._prefetched: tuple[Request, http.client.HTTPConnection] | None = None
+        self._prefetched: tuple[HttpRequest, http.client.HTTPConnection] | None = None
         self._origin = ("", "")
         self._url = ""
 
-    def prefetch(self, request: Request) -> None:
+    def prefetch(self, request: HttpRequest) -> None:
         """Start a request. If that fails, `send` tries again and raises the error."""
         self.close()
         with suppress(Unreachable):
             self._prefetched = request, self._begin(request)
 
-    def send(self, request: Request) -> Response:
+    def send(self, request: HttpRequest) -> HttpResponse:
         if self._prefetched is not None and self._prefetched[0] is request:
             connection, self._prefetched = self._prefetched[1], None
         else:
@@ -54,9 +54,9 @@ class _Exchange:
         if headers.get("content-encoding", "identity") != "identity":
             self.close()
             raise AnswerInvalid(request.url, "the response is compressed without a request for it")
-        return Response(response.status, headers, request.url)
+        return HttpResponse(response.status, headers, request.url)
 
-    def _begin(self, request: Request) -> http.client.HTTPConnection:
+    def _begin(self, request: HttpRequest) -> http.client.HTTPConnection:
         """A connection on which the request was sent."""
         self._url = request.url
         parts = urlsplit(request.url)
@@ -149,9 +149,9 @@ class Driver:
             result: T = stop.value
             return result
 
-    def iterate(self, items: Items[T]) -> Generator[T, None, None]:
+    def iterate(self, flow: Items[T]) -> Generator[T, None, None]:
         """Drive a flow, and yield the items that it gives."""
-        yield from self._drive(items.flow)
+        yield from self._drive(flow)
 
     def _drive(self, flow: Flow[Any]) -> Any:
         exchange = _Exchange(self._connections)

@@ -18,7 +18,7 @@ from typing import Final
 from rocksdict import AccessType, Cache, Options, Rdict
 
 from tailrace.engine.rocks.options import FAMILIES, family_options
-from tailrace.exceptions import TailraceError
+from tailrace.exceptions import ExitCode, TailraceError
 
 __all__ = ["DirectoryInUse", "OlderFormat", "held", "opened"]
 
@@ -29,6 +29,11 @@ _CACHE_BYTES: Final = 32 << 20
 
 class DirectoryInUse(TailraceError):
     """A server uses this directory."""
+
+    message = "{directory} is in use by a running server"
+    exit_code = ExitCode.CONFLICT
+    hint = "stop it first, or use a backup of it: tailrace backup FILE"
+    directory: Path
 
 
 class OlderFormat(TailraceError):
@@ -48,7 +53,7 @@ def held(directory: Path) -> Iterator[None]:
         try:
             fcntl.lockf(number, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError as error:
-            raise DirectoryInUse from error
+            raise DirectoryInUse(directory) from error
         yield
     finally:
         os.close(number)

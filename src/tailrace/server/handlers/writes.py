@@ -13,7 +13,7 @@ from tailrace.protocol.limits import (
     STREAM_SEQ_BYTES_MAX,
 )
 from tailrace.protocol.machine import Effect
-from tailrace.protocol.producer import ProducerClaim
+from tailrace.protocol.producer import ProducerHeaders
 from tailrace.protocol.state import Append, Create, Delete
 from tailrace.server import headers as h
 from tailrace.server.errors import ContentCodingRefused
@@ -144,7 +144,7 @@ def _stream_seq(value: bytes) -> str:
     return value.decode("latin-1")
 
 
-def _producer(headers: dict[bytes, bytes]) -> ProducerClaim:
+def _producer(headers: dict[bytes, bytes]) -> ProducerHeaders:
     """§5.2.1: if one producer header is sent, all three must be."""
     producer_id = headers.get(b"producer-id")
     epoch = headers.get(b"producer-epoch")
@@ -157,7 +157,7 @@ def _producer(headers: dict[bytes, bytes]) -> ProducerClaim:
         raise HeaderInvalid("Producer-Id", "must not be empty")
     if len(producer_id) > PRODUCER_ID_BYTES_MAX:
         raise HeaderInvalid("Producer-Id", f"may have {PRODUCER_ID_BYTES_MAX} bytes at most")
-    return ProducerClaim(
+    return ProducerHeaders(
         producer_id.decode("latin-1"),
         _integer(epoch, "Producer-Epoch"),
         _integer(seq, "Producer-Seq"),
