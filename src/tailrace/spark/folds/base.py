@@ -1,10 +1,13 @@
 """
 A fold: takes messages in order, in pieces, and returns a state as the content of a snapshot.
 
+It starts from an earlier snapshot, or from nothing: `fold(snapshot: bytes | None)`. The snapshot
+must be a state of this fold, or `StateRefused` is raised.
+
 Rule 1: the same history gives the same bytes, independent of the sizes of the pieces and of earlier
 snapshots:
 
-    finish(take(start(None), a + b)) == finish(take(start(finish(take(start(None), a))), b))
+    fold(None).take(a + b).finish() == fold(fold(None).take(a).finish()).take(b).finish()
 
 Two jobs that fold the same stream then publish the same snapshot, and the server treats the second
 as a repetition of the first.
@@ -26,14 +29,6 @@ __all__ = ["Fold", "FoldInvalid", "MessageRefused", "StateRefused"]
 
 class Fold(Protocol):
     """The state of one stream."""
-
-    def start(self, snapshot: bytes | None) -> None:
-        """
-        Start from an earlier snapshot, or from nothing.
-
-        Raises:
-            StateRefused: The snapshot is not a state of this fold.
-        """
 
     def take(self, values: Sequence[bytes]) -> None:
         """

@@ -85,8 +85,7 @@ class FoldTask:
         self, entry: PlanEntry, fetch: Callable[[], Snapshot | None], pieces: Iterable[Piece]
     ) -> bytes:
         """The state of a stream at the planned tail."""
-        fold = self.spec.new(entry.content_type)
-        fold.start(self._initial_state(entry, fetch()))
+        fold = self.spec.new(entry.content_type, self._initial_state(entry, fetch()))
         messages = 0
         for _, values in pieces:
             messages += _take(fold, values, messages)
