@@ -12,13 +12,12 @@ The outcome of a stream whose fold failed: superseded, gone, or failed.
 from typing import Final
 
 from tailrace.client import AnswerInvalid, Refused, Unreachable
-from tailrace.client import TailraceError as ClientError
 from tailrace.exceptions import TailraceError
 from tailrace.spark.folds import MessageRefused, StateRefused
 from tailrace.spark.jobs.fold.results import FAILED, GONE, SUPERSEDED
 from tailrace.spark.rows import RangeError
 
-__all__ = ["FOLD_ERRORS", "SnapshotForeign", "SnapshotReplaced", "StreamIncomplete", "outcome_of"]
+__all__ = ["SnapshotForeign", "SnapshotReplaced", "StreamIncomplete", "outcome_of"]
 
 _OF_ANOTHER_STREAM: Final = ("offset-beyond-tail", "offset-misaligned", "snapshot-beyond-tail")
 _TEXT_CHARS_MAX: Final = 1000
@@ -51,8 +50,6 @@ class StreamIncomplete(TailraceError):
     received: int
 
 
-# Both bases, until the client's errors have the common one.
-FOLD_ERRORS: Final = (ClientError, TailraceError)
 _CODES: Final[dict[type[Exception], str]] = {
     Unreachable: "unreachable",
     AnswerInvalid: "answer-invalid",

@@ -1,28 +1,21 @@
-"""The results of a fold, and the conversion of plan entries and results to Arrow."""
+"""The results of a fold."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
 from tailrace.spark.jobs.fold.plan import PlanEntry
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = [
     "FAILED",
     "FOLDED",
     "GONE",
     "PLANNED",
-    "RESULT_SQL",
     "SKIPPED",
     "SUPERSEDED",
     "FoldResult",
     "StreamFold",
-    "entries_of",
-    "entries_table",
-    "results_batch",
     "unfolded",
 ]
 
@@ -33,15 +26,10 @@ FAILED: Final = "failed"
 SKIPPED: Final = "skipped"
 PLANNED: Final = "planned"
 
-RESULT_SQL: Final = (
-    "bucket string, stream string, outcome string, messages long, bytes_before long, "
-    "bytes_after long, offset string, code string, error string"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class StreamFold:
-    """The result of one stream; the fields are the columns of `RESULT_SQL`."""
+    """The result of one stream."""
 
     bucket: str
     stream: str
@@ -107,35 +95,3 @@ class FoldResult:
 
     def _done(self) -> Iterator[StreamFold]:
         return (stream for stream in self.streams if stream.outcome in (FOLDED, PLANNED))
-
-
-def entries_table(groups: Sequence[Sequence[PlanEntry]]) -> "pa.Table":
-    """Plan entries as rows, each with its group number."""
-    import pyarrow as pa
-
-    rows = [(number, *astuple(entry)) for number, found in enumerate(groups) for entry in found]
-    names = ("group", *(field.name for field in fields(PlanEntry)))
-    kinds = (pa.int32(), *(pa.string(),) * 5, pa.int64())
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-    return pa.table(arrays, names=list(names))
-
-
-def entries_of(batch: "pa.RecordBatch") -> list[PlanEntry]:
-    """The inverse of `entries_table`, for some of the rows."""
-    columns = [batch.column(field.name).to_pylist() for field in fields(PlanEntry)]
-    return [PlanEntry(*row) for row in zip(*columns, strict=True)]
-
-
-def results_batch(results: Sequence[StreamFold]) -> "pa.RecordBatch":
-    import pyarrow as pa
-
-    columns = [column.split() for column in RESULT_SQL.split(", ")]
-    arrays = [
-        pa.array(
-            [getattr(result, name) for result in results],
-            pa.int64() if kind == "long" else pa.string(),
-        )
-        for name, kind in columns
-    ]
-    return pa.record_batch(arrays, names=[name for name, _ in columns])

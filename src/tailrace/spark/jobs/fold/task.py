@@ -27,7 +27,6 @@ import pyarrow.compute as pc
 from tailrace.client import Client, Place, Refused, Snapshot, StreamName, TailraceError
 from tailrace.spark.folds import Fold, FoldSpec, MessageRefused
 from tailrace.spark.jobs.fold.outcome import (
-    FOLD_ERRORS,
     SnapshotForeign,
     SnapshotReplaced,
     StreamIncomplete,
@@ -71,7 +70,7 @@ class FoldTask:
                 except StreamIncomplete:
                     # The reason is reported later, after the messages of other streams.
                     continue
-                except FOLD_ERRORS as error:
+                except TailraceError as error:
                     yield _ended(client, entry, error)
                 else:
                     publish = partial(self._publish, client, entry, data)

@@ -20,11 +20,12 @@ rows, which keeps the boundaries of messages; the target numbers the messages it
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.spark.jobs.archive import PARTITION_BY
+from tailrace.spark.jobs.parameters import takes
 from tailrace.spark.jobs.replay.plan import (
     PARTITIONS,
     ReplayAmbiguous,
@@ -55,24 +56,10 @@ class ReplayResult:
     rounds: int = 0
 
 
-def replay(
-    spark: "SparkSession",
-    *,
-    table: str | Path,
-    url: str,
-    replay_id: str,
-    format: str = "parquet",
-    bucket: str | None = None,
-    where: str | None = None,
-    partitions: int | None = None,
-    ttl_s: int | None = None,
-    token: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    timeout_s: float = 30.0,
-    table_options: Mapping[str, Any] | None = None,
-) -> ReplayResult:
+@dataclass(frozen=True, kw_only=True)
+class ReplayJob(ConnectionOptions):
     """
-    Send the rows of a table to their streams.
+    The parameters of `replay`.
 
     Args:
         replay_id: Rows sent under one id are stored once.
@@ -80,6 +67,22 @@ def replay(
         where: A condition on the rows, in SQL.
         partitions: The number of producers that share the streams; by default, as before, or 8.
         ttl_s: The time to live of streams that are created.
+    """
+
+    table: str | Path
+    replay_id: str
+    format: str = "parquet"
+    bucket: str | None = None
+    where: str | None = None
+    partitions: int | None = None
+    ttl_s: int | None = None
+    table_options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@takes(ReplayJob)
+def replay(spark: "SparkSession", job: ReplayJob) -> ReplayResult:
+    """
+    Send the rows of a table to their streams.
 
     Raises:
         ReplayChanged: The replay id was used with another table, server, bucket or condition.
@@ -87,40 +90,32 @@ def replay(
         ReplayUnsupported: Messages of the table have no numbers.
         TableMissing, TableMismatch: There is no such table.
     """
-    path = local_path(table)
+    path = local_path(job.table)
     source = open_table(
-        format, path, partition_by=PARTITION_BY, create=False, **(table_options or {})
+        job.format, path, partition_by=PARTITION_BY, create=False, **job.table_options
     )
     if source.schema() is None:
         return ReplayResult()
-    directory = path / "_tailrace" / "replays" / safe_name(replay_id)
-    target = ConnectionOptions(url=url, token=token, headers=headers or {}, timeout_s=timeout_s)
-    asked = ReplayPlan(replay_id, url, bucket, where, partitions or PARTITIONS)
+    directory = path / "_tailrace" / "replays" / safe_name(job.replay_id)
+    given = ReplayPlan(job.replay_id, job.url, job.bucket, job.where, job.partitions or PARTITIONS)
     with alone(directory / "lock"):
-        plan = agree(directory, asked, partitions)
+        plan = agree(directory, given, job.partitions)
         rows = source.read(spark)
-        if where is not None:
-            rows = rows.where(where)
-        writing = data_source_options(target, ttl=ttl_s)
+        if job.where is not None:
+            rows = rows.where(job.where)
+        writing = data_source_options(job, ttl=job.ttl_s)
         return _ReplayRun(spark, directory, plan, rows, writing).run()
 
 
+@dataclass(frozen=True)
 class _ReplayRun:
     """One run: the interrupted round of an earlier run, then the new rows."""
 
-    def __init__(
-        self,
-        spark: "SparkSession",
-        directory: Path,
-        plan: ReplayPlan,
-        rows: "DataFrame",
-        writing: dict[str, str],
-    ) -> None:
-        self._spark = spark
-        self._directory = directory
-        self._plan = plan
-        self._rows = rows
-        self._writing = writing
+    _spark: "SparkSession"
+    _directory: Path
+    _plan: ReplayPlan
+    _rows: "DataFrame"
+    _writing: dict[str, str]
 
     def run(self) -> ReplayResult:
         done = ReplayResult()
@@ -190,9 +185,7 @@ class _ReplayRun:
         from pyspark.sql import functions as F
 
         bounds = self._spark.read.schema(_BOUNDS).parquet(str(self._directory / str(number)))
-        count = bounds.agg(
-            F.sum("messages"), F.count("*"), F.count("bucket")
-        ).first()  # fmt: skip
+        count = bounds.agg(F.sum("messages"), F.count("*"), F.count("bucket")).first()
         assert count is not None
         messages, streams, with_bucket = count
         rows = self._round(bounds)
