@@ -7,7 +7,7 @@ come in order.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -47,11 +47,11 @@ def read_bulk(
         yield from _BulkReader(client, options, builder).batches(ranges)
 
 
+@dataclass(frozen=True)
 class _BulkReader:
-    def __init__(self, client: Client, options: ReadOptions, builder: RowBuilder) -> None:
-        self._client = client
-        self._options = options
-        self._builder = builder
+    _client: Client
+    _options: ReadOptions
+    _builder: RowBuilder
 
     def batches(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         while ranges:

@@ -24,7 +24,7 @@ from tailrace.client import (
 from tailrace.spark.connection import is_tailrace_server, stream_of
 from tailrace.spark.options import ReadOptions
 
-__all__ = ["Catalog", "StreamInfo", "resolve"]
+__all__ = ["Catalog", "StreamInfo"]
 
 HEADS_AT_ONCE: Final = 8
 BYTE_MAX: Final = 10**15
@@ -39,21 +39,6 @@ class StreamInfo(NamedTuple):
     earliest: str
     created_ms: int | None = None
     closed: bool = False
-
-
-def resolve(client: Client, places: Iterable[Place]) -> list[str]:
-    """
-    Offsets by their message, byte or time.
-
-    Raises:
-        Refused: One cannot be found.
-    """
-    found = []
-    for offset in client.offsets(list(places)):
-        if isinstance(offset, Refused):
-            raise offset
-        found.append(offset)
-    return found
 
 
 class Catalog:

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from tailrace.client import NotFound, Place, Refused
 from tailrace.protocol.offset import START
 from tailrace.spark.options import LATEST, OptionInvalid, ReadOptions
-from tailrace.spark.source.catalog import BEGINNING, Catalog, StreamInfo, resolve
+from tailrace.spark.source.catalog import BEGINNING, Catalog, StreamInfo
 from tailrace.spark.source.errors import DataLost, StreamGone, StreamReplaced
 from tailrace.spark.source.offset_ranges import (
     OffsetRange,
@@ -119,7 +119,12 @@ class Planner:
     def _at_time(self, time_ms: int) -> dict[str, str]:
         names = list(self.catalog.streams)
         places = [Place(self.catalog.name(name), time_ms=time_ms) for name in names]
-        return dict(zip(names, resolve(self.catalog.client, places), strict=True))
+        found = {}
+        for name, offset in zip(names, self.catalog.client.offsets(places), strict=True):
+            if isinstance(offset, Refused):
+                raise offset
+            found[name] = offset
+        return found
 
     def first_positions(self) -> ReadPositions:
         """The positions of a new streaming query."""
@@ -255,14 +260,14 @@ class Planner:
         points = split_points(ranges, target, count_min)
         places = [
             Place(self.catalog.name(ranges[index].stream), byte=byte)
-            for index, bytes_ in points
+            for index, bytes_ in points.items()
             for byte in bytes_
         ]
         offsets = self.catalog.client.offsets(places) if places else []
         # A missing stream is not split; its reader reports it.
         found = iter([BEGINNING if isinstance(each, Refused) else each for each in offsets])
-        boundaries = {index: [next(found) for _ in bytes_] for index, bytes_ in points}
-        tasks = assign(ranges, target, count_min, lambda index: boundaries.get(index, ()))
+        boundaries = {index: [next(found) for _ in bytes_] for index, bytes_ in points.items()}
+        tasks = assign(ranges, target, count_min, boundaries)
         return [SourcePartition(task, self.catalog.is_tailrace) for task in tasks]
 
 

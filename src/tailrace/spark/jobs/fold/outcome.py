@@ -15,7 +15,6 @@ from tailrace.client import AnswerInvalid, Refused, Unreachable
 from tailrace.exceptions import TailraceError
 from tailrace.spark.folds import MessageRefused, StateRefused
 from tailrace.spark.jobs.fold.results import FAILED, GONE, SUPERSEDED
-from tailrace.spark.rows import RangeError
 
 __all__ = ["SnapshotForeign", "SnapshotReplaced", "StreamIncomplete", "outcome_of"]
 
@@ -60,10 +59,8 @@ _CODES: Final[dict[type[Exception], str]] = {
 }
 
 
-def outcome_of(error: Exception | RangeError) -> tuple[str, str, str]:
+def outcome_of(error: Exception) -> tuple[str, str, str]:
     """The outcome, a code and a text."""
-    if isinstance(error, RangeError):
-        return (*_by_status(error.status, error.code), error.detail[:_TEXT_CHARS_MAX])
     text = (error.reason if isinstance(error, MessageRefused) else str(error))[:_TEXT_CHARS_MAX]
     if isinstance(error, Refused):
         return (*_by_status(error.status, error.code), text)

@@ -9,7 +9,6 @@ memory are bounded by number and by bytes, in both directions.
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import Final
 
 from tailrace.client import Client, Snapshot, Stream
@@ -34,15 +33,7 @@ class SnapshotTransfer:
         """The first entry whose snapshot was not requested yet."""
         self._publishing: deque[tuple[int, Future[StreamFold]]] = deque()
 
-    def __enter__(self) -> "SnapshotTransfer":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
 
     # -- before --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ Memory holds the state of one stream, some of its messages, and a few snapshots 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, pairwise
@@ -62,7 +62,7 @@ class FoldTask:
         """
         reader = _MessageReader(client, entries, count)
         left = set(range(len(entries)))
-        with SnapshotTransfer(client, entries) as snapshots:
+        with closing(SnapshotTransfer(client, entries)) as snapshots:
             for index, pieces in groupby(reader.pieces(), itemgetter(0)):
                 entry = entries[index]
                 try:

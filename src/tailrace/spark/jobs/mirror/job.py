@@ -28,6 +28,7 @@ from tailrace.spark.jobs.mirror.lifecycle import LifecycleMirror
 from tailrace.spark.jobs.parameters import StreamSelection, takes
 from tailrace.spark.jobs.streaming_query import POLL_INTERVAL_S, run_query
 from tailrace.spark.options import ConnectionOptions, data_source_options, read_options
+from tailrace.spark.progress import count_messages
 from tailrace.spark.source.read_positions import ReadPositions, load_positions
 
 if TYPE_CHECKING:
@@ -167,30 +168,16 @@ def _follow(
     counts: dict[int, int] = {}
     mirrored: str | None = None
     while not (ended := query.awaitTermination(POLL_INTERVAL_S)) and not job.stopped():  # type: ignore[arg-type]
-        end = _count_messages(query, counts)
+        last = count_messages(query, counts)
+        end = None if last is None else last["sources"][0]["endOffset"]
         if end is not None and end != mirrored:
             lifecycle.update(_positions(end))
             mirrored = end
-    _count_messages(query, counts)
+    count_messages(query, counts)
     if ended:
         lifecycle.update(_committed(spark, job.checkpoint))
     batches = [count for count in counts.values() if count]
     return MirrorResult(len(batches), sum(batches), lifecycle.created, lifecycle.closed)
-
-
-def _count_messages(query: "StreamingQuery", counts: dict[int, int]) -> str | None:
-    """Count the messages of the latest batches; returns the end offset of the last one."""
-    last = query.lastProgress
-    if last is None:
-        return None
-    # All of them only if some were missed: each contains the positions of every stream.
-    missed = last["batchId"] > max(counts, default=-1) + 1
-    for progress in query.recentProgress if missed else (last,):
-        batch, count = progress["batchId"], progress["numInputRows"]
-        # An idle query reports its next batch, with no rows yet.
-        counts[batch] = max(counts.get(batch, 0), count)
-    end: str | None = last["sources"][0]["endOffset"]
-    return end
 
 
 def _positions(offset: Any) -> ReadPositions:
