@@ -20,11 +20,15 @@ snapshot replaces the messages before it, so a skipped message would be lost.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from tailrace.exceptions import ExitCode, TailraceError
 
-__all__ = ["Fold", "FoldInvalid", "MessageRefused", "StateRefused"]
+__all__ = ["Fold", "FoldInvalid", "MessageRefused", "StateRefused", "array_of", "take_array"]
+
+_decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Fold(Protocol):
@@ -70,3 +74,25 @@ class StateRefused(TailraceError):
 
     message = "{reason}"
     reason: str
+
+
+def take_array(fold: Fold, snapshot: bytes | None) -> None:
+    """
+    Apply the messages of a snapshot to a new fold.
+
+    Raises:
+        StateRefused: It is not a JSON array of messages that the fold can take.
+    """
+    array = b"[]" if snapshot is None else snapshot
+    try:
+        # Copies: a `Raw` would keep the whole array in memory.
+        fold.take([bytes(element) for element in _decode_array(array)])
+    except MessageRefused as refused:
+        raise StateRefused(f"element {refused.index}: {refused.reason}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise StateRefused(f"the snapshot is not a JSON array: {error}") from None
+
+
+def array_of(values: Sequence[bytes]) -> bytes:
+    """An array of encoded values."""
+    return b"[" + b",".join(values) + b"]"

@@ -10,8 +10,7 @@ from operator import itemgetter
 
 import msgspec
 
-from tailrace.spark.folds.base import MessageRefused
-from tailrace.spark.folds.json_array import array_of, take_array
+from tailrace.spark.folds.base import MessageRefused, array_of, take_array
 from tailrace.spark.folds.keys import KeyMissing, key_reader
 
 __all__ = ["LastWriteWins"]

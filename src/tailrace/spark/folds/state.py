@@ -19,8 +19,7 @@ from typing import Final
 
 import msgspec
 
-from tailrace.spark.folds.base import MessageRefused
-from tailrace.spark.folds.json_array import array_of, take_array
+from tailrace.spark.folds.base import MessageRefused, array_of, take_array
 
 __all__ = ["StateFold"]
 

@@ -64,18 +64,16 @@ class Catalog:
             return self._update(found, self.streams.keys() - found.keys())
         assert self._options.bucket is not None
         bucket = self.client.bucket(self._options.bucket)
-        if self._listing_position is not None:
-            try:
-                survey = bucket.survey(self._options.prefix, since=self._listing_position)
-            except PositionGone:
-                pass
-            else:
-                self._listing_position = survey.position
-                deleted = [name for name in survey.deleted if name in self.streams]
-                return self._update(self._selected(survey.streams), deleted)
-        survey = bucket.survey(self._options.prefix)
+        since = self._listing_position
+        try:
+            survey = bucket.survey(self._options.prefix, since=since)
+        except PositionGone:
+            since = None
+            survey = bucket.survey(self._options.prefix)
         self._listing_position = survey.position
         found = self._selected(survey.streams)
+        if since is not None:
+            return self._update(found, self.streams.keys() & set(survey.deleted))
         if not self.is_tailrace:
             found = self._with_tails(found)
         return self._update(found, self.streams.keys() - found.keys())

@@ -17,7 +17,7 @@ from tailrace.client import NotFound, Place, Refused
 from tailrace.protocol.offset import START
 from tailrace.spark.options import LATEST, OptionInvalid, ReadOptions
 from tailrace.spark.source.catalog import BEGINNING, Catalog, StreamInfo
-from tailrace.spark.source.errors import DataLost, StreamGone, StreamReplaced
+from tailrace.spark.source.errors import DataLost, StreamGone, StreamReplaced, report_loss
 from tailrace.spark.source.offset_ranges import (
     OffsetRange,
     PartialRange,
@@ -166,9 +166,9 @@ class Planner:
         return ranges, kept
 
     def _report(self, lost: DataLost, *, done: bool = False) -> None:
-        """Raise an error about missing data, unless it was all read or may be missing."""
-        if self._options.fail_on_data_loss and not done:
-            raise lost
+        """Report missing data, unless it was all read."""
+        if not done:
+            report_loss(self._options, lost)
 
     def _is_same(self, position: ReadPosition, info: StreamInfo) -> bool:
         # Offsets sort as text (§6).

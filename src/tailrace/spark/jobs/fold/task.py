@@ -25,16 +25,19 @@ from typing import Any
 import pyarrow.compute as pc
 
 from tailrace.client import Client, Place, Refused, Snapshot, StreamName, TailraceError
+from tailrace.spark.connection import stream_of
 from tailrace.spark.folds import Fold, FoldSpec, MessageRefused
-from tailrace.spark.jobs.fold.outcome import (
+from tailrace.spark.jobs.fold.plan import PlanEntry
+from tailrace.spark.jobs.fold.results import (
+    FOLDED,
     SnapshotForeign,
     SnapshotReplaced,
+    StreamFold,
     StreamIncomplete,
     outcome_of,
+    unfolded,
 )
-from tailrace.spark.jobs.fold.plan import PlanEntry
-from tailrace.spark.jobs.fold.results import FOLDED, StreamFold, unfolded
-from tailrace.spark.jobs.fold.snapshot_transfer import SnapshotTransfer, stream_of
+from tailrace.spark.jobs.fold.snapshot_transfer import SnapshotTransfer
 from tailrace.spark.rows import Range, RangeError, read_rows
 
 __all__ = ["FoldTask"]
@@ -106,7 +109,7 @@ class FoldTask:
     def _publish(self, client: Client, entry: PlanEntry, data: bytes) -> StreamFold:
         kind = self.spec.snapshot_type(entry.content_type)
         try:
-            stream_of(client, entry).publish_snapshot(data, entry.until, kind)
+            stream_of(client, entry.bucket, entry.stream).publish_snapshot(data, entry.until, kind)
         except TailraceError as error:
             return _ended(client, entry, error)
         return StreamFold(

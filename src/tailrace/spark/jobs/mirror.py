@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tailrace.client import Client, Conflict
 from tailrace.exceptions import ExitCode, TailraceError
 from tailrace.spark.connection import connect, is_tailrace_server
-from tailrace.spark.jobs.mirror.lifecycle import LifecycleMirror
+from tailrace.spark.jobs.mirror_lifecycle import LifecycleMirror
 from tailrace.spark.jobs.parameters import StreamSelection, takes
 from tailrace.spark.jobs.streaming_query import POLL_INTERVAL_S, run_query
 from tailrace.spark.options import ConnectionOptions, data_source_options, read_options
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["PARTITIONS", "MirrorChanged", "MirrorResult", "MirrorUnsupported", "mirror"]
+__all__ = ["MirrorChanged", "MirrorJob", "MirrorResult", "MirrorUnsupported", "mirror"]
 
 PARTITIONS: Final = 8
 _CONFIGURATION: Final = "tailrace-mirror"

@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.spark.jobs.archive import PARTITION_BY
 from tailrace.spark.jobs.parameters import takes
-from tailrace.spark.jobs.replay.plan import (
+from tailrace.spark.jobs.replay_plan import (
     PARTITIONS,
     ReplayAmbiguous,
+    ReplayChanged,
     ReplayPlan,
     ReplayUnsupported,
     agree,
@@ -41,7 +42,14 @@ from tailrace.spark.tables.files import alone, local_path, sync_file, write_json
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["ReplayResult", "replay"]
+__all__ = [
+    "ReplayAmbiguous",
+    "ReplayChanged",
+    "ReplayJob",
+    "ReplayResult",
+    "ReplayUnsupported",
+    "replay",
+]
 
 # `total` counts the messages of all rounds, `messages` those of this one, which follow `after`.
 _BOUNDS: Final = "bucket string, stream string, last long, total long, after long, messages long"
