@@ -20,7 +20,6 @@ pytestmark = pytest.mark.slow
 ROUNDS = 3
 
 
-@pytest.mark.timeout(240)
 def test_servers_that_are_killed_amid_batches(
     spark: "SparkSession",
     server: ServerProcess,
@@ -47,7 +46,6 @@ def test_servers_that_are_killed_amid_batches(
     assert stored(sink) == source.all
 
 
-@pytest.mark.timeout(240)
 def test_networks_that_cut_repeat_and_reorder(
     spark: "SparkSession",
     server: ServerProcess,

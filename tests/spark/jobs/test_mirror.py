@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Seconds each on a quiet machine, minutes on one where others are at work.
-pytestmark = pytest.mark.timeout(300)
 
 BUCKET = "orders"
 Content = dict[str, tuple[str, bool, list[bytes]]]

@@ -19,7 +19,12 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace.client import Client, Conflict
 from tailrace.exceptions import ExitCode, TailraceError
@@ -30,10 +35,6 @@ from tailrace.spark.jobs.streaming_query import POLL_INTERVAL_S, run_query
 from tailrace.spark.options import ConnectionOptions, data_source_options, read_options
 from tailrace.spark.progress import count_messages
 from tailrace.spark.source.read_positions import ReadPositions, load_positions
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["MirrorChanged", "MirrorJob", "MirrorResult", "MirrorUnsupported", "mirror"]
 
@@ -106,7 +107,7 @@ class MirrorJob(StreamSelection):
 
 
 @takes(MirrorJob)
-def mirror(spark: "SparkSession", job: MirrorJob) -> MirrorResult:
+def mirror(spark: SparkSession, job: MirrorJob) -> MirrorResult:
     """
     Copy the streams of a bucket, or single streams by their paths, to another server.
 
@@ -159,8 +160,8 @@ def _check_numbered(source: Client, streams: tuple[str, ...]) -> None:
 
 
 def _follow(
-    spark: "SparkSession",
-    query: "StreamingQuery",
+    spark: SparkSession,
+    query: StreamingQuery,
     lifecycle: LifecycleMirror,
     job: MirrorJob,
 ) -> MirrorResult:
@@ -189,7 +190,7 @@ def _positions(offset: Any) -> ReadPositions:
 # -- the checkpoint, which may be on any file system of Spark ------------------------------------
 
 
-def _committed(spark: "SparkSession", checkpoint: str) -> ReadPositions:
+def _committed(spark: SparkSession, checkpoint: str) -> ReadPositions:
     """The positions at the end of the last committed batch."""
     commits = _numbers(spark, f"{checkpoint}/commits")
     if not commits:
@@ -199,11 +200,8 @@ def _committed(spark: "SparkSession", checkpoint: str) -> ReadPositions:
     return _positions(lines[0].splitlines()[2])
 
 
-def _numbers(spark: "SparkSession", directory: str) -> list[int]:
+def _numbers(spark: SparkSession, directory: str) -> list[int]:
     """The batches of a log; temporary files have names of another form."""
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import functions as F
-
     try:
         files = spark.read.text(directory).select(F.col("_metadata.file_name")).distinct()
         return [int(name) for (name,) in files.collect() if name.isdecimal()]
@@ -211,7 +209,7 @@ def _numbers(spark: "SparkSession", directory: str) -> list[int]:
         return []
 
 
-def _agree(spark: "SparkSession", job: MirrorJob, target_bucket: str | None) -> int:
+def _agree(spark: SparkSession, job: MirrorJob, target_bucket: str | None) -> int:
     """The number of partitions. The parameters that must not change are in the checkpoint."""
     file = f"{job.checkpoint}/{_CONFIGURATION}"
     found = _stored(spark, file)
@@ -231,9 +229,7 @@ def _agree(spark: "SparkSession", job: MirrorJob, target_bucket: str | None) -> 
     return partitions
 
 
-def _stored(spark: "SparkSession", file: str) -> dict[str, Any] | None:
-    from pyspark.errors import AnalysisException
-
+def _stored(spark: SparkSession, file: str) -> dict[str, Any] | None:
     try:
         line = spark.read.text(file).first()
     except AnalysisException:

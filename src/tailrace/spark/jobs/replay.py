@@ -22,7 +22,10 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
 
 from tailrace.spark.jobs.archive import PARTITION_BY
 from tailrace.spark.jobs.parameters import takes
@@ -38,9 +41,6 @@ from tailrace.spark.jobs.replay_plan import (
 from tailrace.spark.options import ConnectionOptions, data_source_options
 from tailrace.spark.tables import open_table
 from tailrace.spark.tables.files import alone, local_path, sync_file, write_json
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = [
     "ReplayAmbiguous",
@@ -88,7 +88,7 @@ class ReplayJob(ConnectionOptions):
 
 
 @takes(ReplayJob)
-def replay(spark: "SparkSession", job: ReplayJob) -> ReplayResult:
+def replay(spark: SparkSession, job: ReplayJob) -> ReplayResult:
     """
     Send the rows of a table to their streams.
 
@@ -119,10 +119,10 @@ def replay(spark: "SparkSession", job: ReplayJob) -> ReplayResult:
 class _ReplayRun:
     """One run: the interrupted round of an earlier run, then the new rows."""
 
-    _spark: "SparkSession"
+    _spark: SparkSession
     _directory: Path
     _plan: ReplayPlan
-    _rows: "DataFrame"
+    _rows: DataFrame
     _writing: dict[str, str]
 
     def run(self) -> ReplayResult:
@@ -137,8 +137,6 @@ class _ReplayRun:
 
     def _store_bounds(self, number: int) -> bool:
         """Store the bounds of the next round; false if there are no new rows."""
-        from pyspark.sql import functions as F
-
         streams = self._rows.groupBy("bucket", "stream").agg(
             F.min("message").alias("first"), F.max("message").alias("last"),
             F.count("*").alias("total"), F.count("message").alias("numbered"),
@@ -161,10 +159,8 @@ class _ReplayRun:
         finally:
             streams.unpersist()
 
-    def _sent(self, number: int) -> "DataFrame":
+    def _sent(self, number: int) -> DataFrame:
         """The bounds of all earlier rounds."""
-        from pyspark.sql import functions as F
-
         if number == 0:
             return self._spark.createDataFrame([], _BOUNDS)
         rounds = [str(self._directory / str(earlier)) for earlier in range(number)]
@@ -175,7 +171,7 @@ class _ReplayRun:
             .agg(F.max("last").alias("last"), F.max("total").alias("total"))
         )
 
-    def _keep(self, number: int, bounds: "DataFrame") -> bool:
+    def _keep(self, number: int, bounds: DataFrame) -> bool:
         """Store the bounds atomically (rule 1)."""
         temporary = self._directory / f".{number}"
         shutil.rmtree(temporary, ignore_errors=True)
@@ -190,8 +186,6 @@ class _ReplayRun:
         return True
 
     def _send(self, number: int, done: ReplayResult) -> ReplayResult:
-        from pyspark.sql import functions as F
-
         bounds = self._spark.read.schema(_BOUNDS).parquet(str(self._directory / str(number)))
         count = bounds.agg(F.sum("messages"), F.count("*"), F.count("bucket")).first()
         assert count is not None
@@ -208,7 +202,7 @@ class _ReplayRun:
         write_json(self._directory / f"{number}.done", {"messages": messages, "streams": streams})
         return ReplayResult(done.messages + messages, done.streams + streams, done.rounds + 1)
 
-    def _round(self, bounds: "DataFrame") -> "DataFrame":
+    def _round(self, bounds: DataFrame) -> DataFrame:
         """The rows of a round."""
         rows = self._rows
         is_in = (rows["message"] > bounds["after"]) & (rows["message"] <= bounds["last"])
@@ -216,7 +210,7 @@ class _ReplayRun:
         names = ("bucket", "stream", "content_type", "message", "value")
         return chosen.select(*(rows[name] for name in names))
 
-    def _write(self, number: int, rows: "DataFrame") -> None:
+    def _write(self, number: int, rows: DataFrame) -> None:
         by = ("bucket", "stream") if "bucket" in rows.columns else ("stream",)
         (
             rows.repartition(self._plan.partitions, *by)
@@ -228,28 +222,25 @@ class _ReplayRun:
         )
 
 
-def _same_stream(one: "DataFrame", other: "DataFrame") -> "Column":
+def _same_stream(one: DataFrame, other: DataFrame) -> Column:
     # The bucket is null on the base surface, and null is not equal to null.
     return one["bucket"].eqNullSafe(other["bucket"]) & (one["stream"] == other["stream"])
 
 
-def _check_numbered(streams: "DataFrame") -> None:
+def _check_numbered(streams: DataFrame) -> None:
     """Rows are selected and ordered by their numbers."""
     without = streams.where("numbered < total").first()
     if without is not None:
         raise ReplayUnsupported(without["stream"])
 
 
-def _check_single(streams: "DataFrame", rows: "DataFrame") -> None:
+def _check_single(streams: DataFrame, rows: DataFrame) -> None:
     """
     Check that no stream was deleted and created again.
 
     More messages than numbers: some number occurs twice. Otherwise, a message whose offset does
     not follow the previous one, and which is older: a clock that was set back leaves no such gap.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     twice = streams.where("total > last - first + 1").first()
     if twice is None:
         order = Window.partitionBy("bucket", "stream").orderBy("message")
@@ -261,10 +252,8 @@ def _check_single(streams: "DataFrame", rows: "DataFrame") -> None:
         raise ReplayAmbiguous(twice["stream"])
 
 
-def _check_apart(streams: "DataFrame") -> None:
+def _check_apart(streams: DataFrame) -> None:
     """Check that no two buckets have a stream of the same name, if all go to one bucket."""
-    from pyspark.sql import functions as F
-
     named = streams.groupBy("stream").agg(F.collect_list(F.struct("bucket")).alias("of"))
     alike = named.where(F.size("of") > 1).first()
     if alike is not None:

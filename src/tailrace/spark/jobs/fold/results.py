@@ -87,10 +87,6 @@ class FoldResult:
     not_due: int
 
     @property
-    def ok(self) -> bool:
-        return not self.failures
-
-    @property
     def failures(self) -> list[StreamFold]:
         return [stream for stream in self.streams if stream.outcome == FAILED]
 
