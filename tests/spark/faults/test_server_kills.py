@@ -54,7 +54,7 @@ def test_networks_that_cut_repeat_and_reorder(
     sink: Client,
     pipeline: Pipeline,
 ) -> None:
-    """Requests get lost, are delivered twice or late, and answers are cut, on both sides."""
+    """Requests are lost, delivered twice or late, and responses are truncated, on both sides."""
     source.add(60)
     with (
         seeded("networks") as chance,

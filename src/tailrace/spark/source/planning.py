@@ -47,12 +47,7 @@ class Planner:
     def __init__(self, catalog: Catalog, options: ReadOptions) -> None:
         self.catalog = catalog
         self._options = options
-        if not catalog.is_tailrace:
-            self._check_other_server()
-
-    def _check_other_server(self) -> None:
-        """Another server's offsets do not count messages, and it cannot find them by time."""
-        options = self._options
+        # Another server's offsets do not count messages, and it cannot find them by time.
         for name, value in (
             ("maxMessagesPerTrigger", options.max_messages),
             ("maxBytesPerTrigger", options.max_bytes),
@@ -60,7 +55,7 @@ class Planner:
             ("endingTimestamp", options.ending_ms),
             ("bootstrap", options.bootstrap or None),
         ):
-            if value is not None:
+            if value is not None and not catalog.is_tailrace:
                 raise OptionInvalid(name, "needs a Tailrace server")
 
     def check_found(self) -> None:

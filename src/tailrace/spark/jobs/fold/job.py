@@ -17,7 +17,7 @@ with messages of exactly the same sizes.
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -118,10 +118,8 @@ def _run(
     done = context.accumulator(0)
     if job.watch is not None:
         job.watch.count_by(lambda: int(done.value))
-    # Without `watch`, which stays on the driver.
-    connection = ConnectionOptions(
-        url=job.url, token=job.token, headers=job.headers, timeout_s=job.timeout_s
-    )
+    # The watch stays on the driver: it cannot be sent to tasks.
+    connection = replace(job, watch=None)
 
     def run(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         with connect(connection) as client:

@@ -185,9 +185,8 @@ def _ended(client: Client, entry: PlanEntry, error: Exception) -> StreamFold:
 
 def _offset(client: Client, entry: PlanEntry, index: int) -> str | None:
     """The offset of a message, or None if it cannot be found."""
-    place = Place(_name(entry), message=entry.first_message + index)
     with suppress(TailraceError):
-        (found,) = client.offsets([place])
+        (found,) = client.offsets([Place(_name(entry), message=entry.first_message + index)])
         return found if isinstance(found, str) else None
     return None
 
