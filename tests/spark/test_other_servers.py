@@ -1,7 +1,7 @@
 """
 Source and sink against the reference server of the protocol (npm's `@durable-streams/server`).
 
-It has no buckets and no bounded reads, its offsets count nothing, and an answer to a catch-up read
+It has no buckets and no bounded reads, its offsets count nothing, and a response to a catch-up read
 has all there is. What is promised holds there too, or an error says that it cannot be had.
 """
 
@@ -112,7 +112,7 @@ def test_json_while_a_writer_appends(read: "Callable[..., DataFrame]", other: Cl
 @pytest.mark.parametrize("kind", [JSON, OCTETS])
 def test_an_exact_end_while_a_stream_grows(other: Client, kind: str) -> None:
     """
-    Every answer goes beyond the end that is wanted, and the next one further still.
+    Every response goes beyond the end that is wanted, and the next one further still.
 
     Without Spark, whose second attempts at a task would hide one that gave up.
     """

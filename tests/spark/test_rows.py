@@ -1,5 +1,5 @@
 """
-`read_rows` against a real server: every message of every range once, whatever cuts the answers.
+`read_rows` against a real server: every message of every range once, wherever responses end.
 
 Goal: rows equal a naive reading of the same streams, row for row. Method: random streams of JSON,
 text and bytes with their messages in a list beside them; random ranges, columns and budgets.
@@ -124,19 +124,19 @@ def test_rows_equal_the_messages_written(
         write(shared, kind, appends, bare=bool(number % 2))
         for number, (kind, appends) in enumerate(streams)
     ]
-    asked: list[tuple[Written, int, int]] = []
+    requested: list[tuple[Written, int, int]] = []
     for _ in range(data.draw(st.integers(1, 12))):
         stream = data.draw(st.sampled_from(written))
         until = data.draw(st.integers(0, len(stream.messages)))
-        asked.append((stream, data.draw(st.integers(0, until)), until))
+        requested.append((stream, data.draw(st.integers(0, until)), until))
     columns = tuple(data.draw(st.lists(st.sampled_from(COLUMNS), unique=True)))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(rows, "BYTES_MAX", data.draw(st.integers(1, 200)))
         patched.setattr(rows, "RANGES_MAX", data.draw(st.integers(1, 12)))
-        found = taken(shared, [stream.range(*ends) for stream, *ends in asked], columns)
+        found = taken(shared, [stream.range(*ends) for stream, *ends in requested], columns)
     expected = [
         row
-        for index, (stream, start, until) in enumerate(asked)
+        for index, (stream, start, until) in enumerate(requested)
         for row in stream.rows(index, start, until)
     ]
     for row in found:
@@ -290,7 +290,7 @@ def test_truncated_responses_are_requested_again(
 def test_a_killed_server_loses_and_repeats_nothing(
     server: ServerProcess, client: Client, moment: int
 ) -> None:
-    """SIGKILL after some batches of an answer that is larger than all buffers."""
+    """SIGKILL after some batches of a response that is larger than all buffers."""
     client.bucket("rows").create()
     text = b"x" * 2000
     streams = [

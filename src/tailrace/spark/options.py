@@ -6,10 +6,13 @@ ignored would read the wrong messages.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from tailrace.exceptions import ExitCode, TailraceError
 
@@ -98,48 +101,38 @@ class WriteOptions(ConnectionOptions):
 
 
 @dataclass(frozen=True)
+class _Kind:
+    """The values of an option: what they must be, and the conversion from text."""
+
+    requirement: str
+    convert: Callable[[str], Any]
+    pattern: str = "(?s).*"
+
+    def parse(self, name: str, value: str) -> Any:
+        try:
+            if re.fullmatch(self.pattern, value):
+                return self.convert(value)
+        except (ValueError, OverflowError, msgspec.DecodeError):
+            pass
+        raise OptionInvalid(name, f"must {self.requirement}, not {value[:80]!r}")
+
+
+@dataclass(frozen=True)
 class Option:
     """One option: its name, the field it is parsed into, and its documentation."""
 
     name: str
     field: str
-    parse: Callable[[str], Any]
+    kind: _Kind
     use: str
     """read, write or both."""
     help: str
 
 
-def _text(value: str) -> str:
-    if not value:
-        raise ValueError("must not be empty")
-    return value
-
-
-def _flag(value: str) -> bool:
-    if value.lower() not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return value.lower() == "true"
-
-
-def _count(value: str) -> int:
-    if not value.isascii() or not value.isdecimal() or int(value) < 1:
-        raise ValueError("must be an integer, 1 or more")
-    return int(value)
-
-
-def _number(value: str) -> int:
-    if not value.isascii() or not value.isdecimal():
-        raise ValueError("must be an integer, 0 or more")
-    return int(value)
-
-
 def _seconds(value: str) -> float:
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = 0
+    seconds = float(value)
     if not 0 < seconds < 86_400:
-        raise ValueError("must be a number of seconds")
+        raise ValueError
     return seconds
 
 
@@ -147,141 +140,114 @@ def _moment(value: str) -> int:
     """Milliseconds since 1970, or an ISO 8601 time; UTC if it has no zone."""
     if value.isascii() and value.isdecimal():
         return int(value)
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        raise ValueError(
-            "must be a time, as 2026-01-31T12:00:00Z, or milliseconds since 1970"
-        ) from None
+    moment = datetime.fromisoformat(value)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)
 
 
-def _object(value: str) -> dict[str, str]:
-    try:
-        found = json.loads(value)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(item, str) for item in found.values()):
-        raise ValueError("must be a JSON object of strings")
-    return found
-
-
-def _list(value: str) -> tuple[str, ...]:
-    """Comma-separated names, or a JSON array of names."""
-    found: Any = value.split(",")
+def _names(value: str) -> tuple[str, ...]:
+    found = [name.strip() for name in value.split(",")]
     if value.lstrip().startswith("["):
-        try:
-            found = json.loads(value)
-        except ValueError:
-            found = None
-    else:
-        found = [name.strip() for name in found]
-    if (
-        not isinstance(found, list)
-        or not found
-        or not all(isinstance(name, str) and name for name in found)
-    ):
-        raise ValueError("must be comma-separated names, or a JSON array of names")
+        found = msgspec.json.decode(value, type=list[str])
+    if not found or not all(found):
+        raise ValueError
     return tuple(dict.fromkeys(found))
 
 
-def _offsets(end: str) -> Callable[[str], str | dict[str, str]]:
-    def parse(value: str) -> str | dict[str, str]:
-        if value in (EARLIEST, LATEST):
-            return value
-        try:
-            return _object(value)
-        except ValueError:
-            raise ValueError(
-                'must be earliest, latest, or a JSON object of offsets, as {"my-stream": "-1"}; '
-                f"streams without an offset {end}"
-            ) from None
-
-    return parse
+_object: Final = msgspec.json.Decoder(dict[str, str]).decode
 
 
-def _choice(*choices: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
-        if value not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}")
-        return value
+def _starts_or_ends(value: str) -> str | dict[str, str]:
+    return value if value in (EARLIEST, LATEST) else _object(value)
 
-    return parse
 
+_TEXT: Final = _Kind("not be empty", str, "(?s).+")
+_FLAG: Final = _Kind("be true or false", lambda value: value.lower() == "true", "(?i)true|false")
+_COUNT: Final = _Kind("be an integer, 1 or more", int, "0*[1-9][0-9]*")
+_NUMBER: Final = _Kind("be an integer, 0 or more", int, "[0-9]+")
+_VALUE_TYPE: Final = _Kind("be one of binary, text", str, "binary|text")
+_SECONDS: Final = _Kind("be a number of seconds", _seconds)
+_TIME: Final = _Kind("be a time, as 2026-01-31T12:00:00Z, or milliseconds since 1970", _moment)
+_NAMES: Final = _Kind("be comma-separated names, or a JSON array of names", _names)
+_OBJECT: Final = _Kind("be a JSON object of strings", _object)
+_OFFSETS: Final = _Kind(
+    'be earliest, latest, or a JSON object of offsets, as {"my-stream": "-1"}', _starts_or_ends
+)
 
 OPTIONS: Final = (
-    Option("url", "url", _text, "both", "The server, as `http://127.0.0.1:4437`. Required."),
-    Option("token", "token", _text, "both", "Sent as `Authorization: Bearer …`."),
-    Option("headers", "headers", _object, "both", "More headers, as a JSON object."),
-    Option("timeout", "timeout_s", _seconds, "both",
+    Option("url", "url", _TEXT, "both", "The server, as `http://127.0.0.1:4437`. Required."),
+    Option("token", "token", _TEXT, "both", "Sent as `Authorization: Bearer …`."),
+    Option("headers", "headers", _OBJECT, "both", "More headers, as a JSON object."),
+    Option("timeout", "timeout_s", _SECONDS, "both",
            "A request fails after this many seconds without data."),
-    Option("bucket", "bucket", _text, "both",
+    Option("bucket", "bucket", _TEXT, "both",
            "The bucket of the streams. Without it, streams are paths under `/v1/stream/`."),
-    Option("stream", "stream", _text, "both",
+    Option("stream", "stream", _TEXT, "both",
            "One stream: an id in the bucket, a path, or the URL of a stream on another server. "
            "For a write: the stream of all rows if there is no column `stream`."),
-    Option("streams", "streams", _list, "read",
+    Option("streams", "streams", _NAMES, "read",
            "Several streams: `a,b,c`, or a JSON array."),
-    Option("prefix", "prefix", _text, "read",
+    Option("prefix", "prefix", _TEXT, "read",
            "Only streams of the bucket whose ids begin with this."),
-    Option("pattern", "pattern", _text, "read",
+    Option("pattern", "pattern", _TEXT, "read",
            "Only streams of the bucket whose ids match, as `orders-*`: `*`, `?`, `[a-z]`."),
-    Option("startingOffsets", "starting", _offsets("start at the earliest"), "read",
+    Option("startingOffsets", "starting", _OFFSETS, "read",
            "`earliest`, `latest`, or JSON: `{\"stream\": \"offset\"}`; other streams start at the "
            "earliest. A streaming query uses it at its first start only; later streams are "
            "read from their beginning."),
-    Option("startingTimestamp", "starting_ms", _moment, "read",
+    Option("startingTimestamp", "starting_ms", _TIME, "read",
            "Start at the first message committed at or after this time."),
-    Option("endingOffsets", "ending", _offsets("end at their tails"), "read",
+    Option("endingOffsets", "ending", _OFFSETS, "read",
            "`latest`, or JSON; other streams end at their tails. Batch only."),
-    Option("endingTimestamp", "ending_ms", _moment, "read",
+    Option("endingTimestamp", "ending_ms", _TIME, "read",
            "End before the first message committed at or after this time. Batch only."),
-    Option("maxMessagesPerTrigger", "max_messages", _count, "read",
+    Option("maxMessagesPerTrigger", "max_messages", _COUNT, "read",
            "The largest number of messages of a micro-batch, shared among streams by their "
            "backlog."),
-    Option("maxBytesPerTrigger", "max_bytes", _count, "read",
+    Option("maxBytesPerTrigger", "max_bytes", _COUNT, "read",
            "The approximate largest size of a micro-batch; at least one message is read."),
-    Option("minPartitions", "min_partitions", _count, "read",
+    Option("minPartitions", "min_partitions", _COUNT, "read",
            "The smallest number of partitions, if there are as many messages."),
-    Option("partitionBytes", "partition_bytes", _count, "read",
+    Option("partitionBytes", "partition_bytes", _COUNT, "read",
            "The approximate largest size of a partition: larger streams are split, smaller "
            "ones grouped."),
-    Option("failOnDataLoss", "fail_on_data_loss", _flag, "read",
+    Option("failOnDataLoss", "fail_on_data_loss", _FLAG, "read",
            "Whether a missing stream, or missing messages, end the query; otherwise it continues "
            "with the remaining data."),
-    Option("bootstrap", "bootstrap", _flag, "read",
+    Option("bootstrap", "bootstrap", _FLAG, "read",
            "Read the snapshot of a stream before its messages, as a row with `is_snapshot` true."),
-    Option("value", "value", _choice("binary", "text"), "read",
+    Option("value", "value", _VALUE_TYPE, "read",
            "The type of the column `value`; as text, a value that is not UTF-8 is an error."),
-    Option("createStreams", "create_streams", _flag, "write",
+    Option("createStreams", "create_streams", _FLAG, "write",
            "Create streams that do not exist."),
-    Option("createBuckets", "create_buckets", _flag, "write",
+    Option("createBuckets", "create_buckets", _FLAG, "write",
            "Create buckets that do not exist; needs `createStreams`."),
-    Option("contentType", "content_type", _text, "write",
+    Option("contentType", "content_type", _TEXT, "write",
            "The content type of rows without a column `content_type`."),
-    Option("ttl", "ttl_s", _count, "write",
+    Option("ttl", "ttl_s", _COUNT, "write",
            "The time to live of streams that the sink creates, in seconds."),
-    Option("sinkId", "sink_id", _text, "write",
+    Option("sinkId", "sink_id", _TEXT, "write",
            "The id of the writer: rows written under one sink id and batch id are stored once. "
            "The default for a streaming query is the query's id."),
-    Option("batchId", "batch_id", _number, "write",
+    Option("batchId", "batch_id", _NUMBER, "write",
            "The number of a batch write with a `sinkId`: a rerun with the same number completes "
            "the write, the next write has a higher one."),
-    Option("orderBy", "order_by", _text, "write",
+    Option("orderBy", "order_by", _TEXT, "write",
            "Comma-separated columns that order the rows within a stream."),
-    Option("stableInput", "stable_input", _flag, "write",
+    Option("stableInput", "stable_input", _FLAG, "write",
            "States that rows come in the same order at every attempt, so that they can be sent "
            "in several requests as they come."),
-    Option("maxRequestBytes", "max_request_bytes", _count, "write",
+    Option("maxRequestBytes", "max_request_bytes", _COUNT, "write",
            "The size of the largest request. Do not change it between attempts at one batch."),
-    Option("bufferBytes", "buffer_bytes", _count, "write",
+    Option("bufferBytes", "buffer_bytes", _COUNT, "write",
            "The part of a partition that is sorted in memory; the rest goes to temporary files."),
 )  # fmt: skip
 
 # Options that Spark passes to every source.
-_OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname", "outputmode", "__cdc"))
+_SPARK_OPTIONS: Final = frozenset(
+    ("path", "checkpointlocation", "queryname", "outputmode", "__cdc")
+)
 
 
 def _parse(kind: type[T], given: Mapping[str, str], use: str) -> T:
@@ -295,17 +261,13 @@ def _parse(kind: type[T], given: Mapping[str, str], use: str) -> T:
             continue
         if option.use not in (use, "both"):
             raise OptionInvalid(option.name, f"has no meaning for a {use}")
-        try:
-            found[option.field] = option.parse(str(value))
-        except ValueError as error:
-            raise OptionInvalid(option.name, f"{error}, not {str(value)[:80]!r}") from None
+        found[option.field] = option.kind.parse(option.name, str(value))
     for name in lower:
-        if name not in _OF_SPARK:
+        if name not in _SPARK_OPTIONS:
             known = ", ".join(option.name for option in OPTIONS if option.use in (use, "both"))
             raise OptionInvalid(name, f"is not known; known for a {use}: {known}")
     if "url" not in found:
         raise OptionInvalid("url", "is required, as http://127.0.0.1:4437")
-    assert found.keys() <= {each.name for each in fields(kind)}  # type: ignore[arg-type]
     return kind(**found)
 
 

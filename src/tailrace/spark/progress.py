@@ -11,13 +11,13 @@ are left. This is an estimate, which the finished batch replaces.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Watch", "estimate", "watching"]
+__all__ = ["Watch", "count_messages", "estimate", "watching"]
 
 _POLL_S: Final = 0.5
 
@@ -28,7 +28,8 @@ class Watch:
     def __init__(self, spark: "SparkSession", total: int | None) -> None:
         self._spark = spark
         self._total = total
-        self._batches: dict[tuple[str, int], int] = {}
+        self._counts: dict[str, dict[int, int]] = {}
+        """The messages of each batch, by query."""
         self._counter: Callable[[], int] | None = None
 
     def count_by(self, counter: Callable[[], int]) -> None:
@@ -40,19 +41,9 @@ class Watch:
         if self._counter is not None:
             return self._counter()
         for query in self._spark.streams.active:
-            self._update(query)
-        return estimate(sum(self._batches.values()), self._total, *self._tasks())
-
-    def _update(self, query: "StreamingQuery") -> None:
-        last = query.lastProgress
-        if last is None:
-            return
-        before = [batch for run, batch in self._batches if run == last["runId"]]
-        # All progress is large, as it has the offsets of every stream: get it only after a gap.
-        missed = last["batchId"] > max(before, default=last["batchId"] - 1) + 1
-        for each in query.recentProgress if missed else (last,):
-            key = each["runId"], each["batchId"]
-            self._batches[key] = max(self._batches.get(key, 0), each["numInputRows"])
+            count_messages(query, self._counts.setdefault(query.runId, {}))
+        finished = sum(sum(counts.values()) for counts in self._counts.values())
+        return estimate(finished, self._total, *self._tasks())
 
     def _tasks(self) -> tuple[int, int]:
         """The finished tasks, and all tasks, of the active stages."""
@@ -61,6 +52,19 @@ class Watch:
         known = [stage for stage in stages if stage is not None]
         done = sum(stage.numCompletedTasks for stage in known)
         return done, sum(stage.numTasks for stage in known)
+
+
+def count_messages(query: "StreamingQuery", counts: dict[int, int]) -> Any:
+    """Update the number of messages of each batch; returns the last progress, or None."""
+    last = query.lastProgress
+    if last is not None:
+        # All of them only if some were missed: each contains the positions of every stream.
+        missed = last["batchId"] > max(counts, default=-1) + 1
+        for progress in query.recentProgress if missed else (last,):
+            # An idle query reports its next batch, with no rows yet.
+            batch = progress["batchId"]
+            counts[batch] = max(counts.get(batch, 0), progress["numInputRows"])
+    return last
 
 
 def estimate(finished: int, total: int | None, tasks_done: int, tasks: int) -> int:

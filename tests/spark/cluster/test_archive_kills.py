@@ -40,7 +40,6 @@ archive(spark, url=url, bucket="2026", table=table, max_messages=6, at=at)
 """
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.usefixtures("bucket")
 def test_a_killed_driver_loses_and_duplicates_nothing(
     spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path

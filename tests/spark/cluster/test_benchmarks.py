@@ -4,14 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.support.server import REPO_ROOT
 
 WORKLOADS = ("spark_read", "spark_write", "spark_fold", "spark_archive")
 
 
-@pytest.mark.timeout(300)
 def test_the_benchmarks_of_spark_run_and_find_what_they_wrote(tmp_path: Path) -> None:
     """It ends with status 0 only if everything that it wrote was read back."""
     options = ["--smoke", "--against", "none", "--rounds", "1"]

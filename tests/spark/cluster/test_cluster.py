@@ -1,5 +1,5 @@
 """
-Two attempts at once, and workers that die, on a standalone cluster: `make test-cluster`.
+Two attempts at once, and workers that die, on a standalone cluster: `make test-all`.
 
 Speculation starts a second attempt while the first still runs. Both write; after a shuffle they
 have the same rows in different orders.
@@ -39,7 +39,6 @@ def speculate(
         return stored(client)
 
 
-@pytest.mark.timeout(300)
 def test_two_attempts_at_once_with_rows_in_two_orders(
     cluster: Cluster, target: ServerProcess, tmp_path: Path
 ) -> None:
@@ -53,7 +52,6 @@ def test_two_attempts_at_once_with_rows_in_two_orders(
     assert found == {"s0": list(range(COUNT))}
 
 
-@pytest.mark.timeout(300)
 def test_input_that_is_wrongly_declared_stable(
     cluster: Cluster, target: ServerProcess, tmp_path: Path
 ) -> None:
@@ -70,7 +68,6 @@ def test_input_that_is_wrongly_declared_stable(
     assert lost > 0 and doubled > 0
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("victim", ["executor", "worker"])
 def test_executors_and_workers_that_are_killed(
     cluster: Cluster,

@@ -36,7 +36,6 @@ def connect(tmp_path: Path) -> Iterator[str]:
         yield f"sc://127.0.0.1:{port}"
 
 
-@pytest.mark.timeout(300)
 def test_reads_writes_queries_and_sql_over_connect(
     connect: str, server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:

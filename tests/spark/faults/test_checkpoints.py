@@ -66,7 +66,7 @@ def test_two_queries_with_one_sink_id(
     spark: "SparkSession", source: Source, sink: Client, pipeline: Pipeline, tmp_path: Path
 ) -> None:
     """
-    The same rows written by two at once are stored once: who is ahead fences the other off.
+    Two queries write the same rows, which are stored once: the later batch fences the other off.
 
     Method: what is read does not change, so that both make the same batches.
     """

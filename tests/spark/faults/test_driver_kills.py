@@ -19,7 +19,6 @@ pytestmark = pytest.mark.slow
 KILLS = 2
 
 
-@pytest.mark.timeout(300)
 def test_a_query_whose_driver_is_killed_again_and_again(
     spark: "SparkSession", source: Source, sink: Client, pipeline: Pipeline, tmp_path: Path
 ) -> None:
@@ -41,7 +40,6 @@ def test_a_query_whose_driver_is_killed_again_and_again(
     assert stored(sink) == source.all
 
 
-@pytest.mark.timeout(300)
 def test_a_batch_with_an_id_whose_driver_is_killed(
     spark: "SparkSession", sink: Client, pipeline: Pipeline, tmp_path: Path
 ) -> None:

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.slow
 ROUNDS = 3
 
 
-@pytest.mark.timeout(240)
 def test_servers_that_are_killed_amid_batches(
     spark: "SparkSession",
     server: ServerProcess,
@@ -47,7 +46,6 @@ def test_servers_that_are_killed_amid_batches(
     assert stored(sink) == source.all
 
 
-@pytest.mark.timeout(240)
 def test_networks_that_cut_repeat_and_reorder(
     spark: "SparkSession",
     server: ServerProcess,
@@ -56,7 +54,7 @@ def test_networks_that_cut_repeat_and_reorder(
     sink: Client,
     pipeline: Pipeline,
 ) -> None:
-    """Requests get lost, are delivered twice or late, and answers are cut, on both sides."""
+    """Requests are lost, delivered twice or late, and responses are truncated, on both sides."""
     source.add(60)
     with (
         seeded("networks") as chance,

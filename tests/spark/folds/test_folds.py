@@ -24,16 +24,13 @@ CUTS = st.lists(st.tuples(st.integers(0, HISTORY_MAX), st.booleans()), max_size=
 
 def folded(spec: FoldSpec, content_type: str, history: Sequence[bytes], cuts: list[Cut]) -> bytes:
     """The snapshot after a history that came in pieces, with snapshots in between."""
-    fold = spec.new(content_type)
-    fold.start(None)
+    fold = spec.new(content_type, None)
     before = 0
     for at, snapshot_there in [*sorted(cuts), (len(history), False)]:
         fold.take(history[before:at])
         before = min(at, len(history))
         if snapshot_there and before:
-            snapshot = fold.finish()
-            fold = spec.new(content_type)
-            fold.start(snapshot)
+            fold = spec.new(content_type, fold.finish())
     return fold.finish()
 
 
@@ -85,8 +82,7 @@ RFC_7396 = [
 @pytest.mark.parametrize(("target", "patch", "result"), RFC_7396)
 def test_the_examples_of_the_rfc(target: str, patch: str, result: str) -> None:
     """RFC 7396, appendix A, the target being a snapshot."""
-    fold = FoldSpec.of("merge-patch").new(JSON)
-    fold.start(target.encode())
+    fold = FoldSpec.of("merge-patch").new(JSON, target.encode())
     fold.take([patch.encode()])
     assert fold.finish() == result.encode()
 
@@ -95,7 +91,6 @@ def test_the_examples_of_the_rfc(target: str, patch: str, result: str) -> None:
     ("snapshot", "result"), [(b" [ ]\n", b"[1]"), (b"[ 0 ]", b"[0,1]"), (b'["]"]', b'["]",1]')]
 )
 def test_an_array_with_white_space_can_be_adopted(snapshot: bytes, result: bytes) -> None:
-    fold = FoldSpec.of("concat").new(JSON)
-    fold.start(snapshot)
+    fold = FoldSpec.of("concat").new(JSON, snapshot)
     fold.take([b"1"])
     assert fold.finish() == result

@@ -55,8 +55,7 @@ GOOD = {
 def test_an_invalid_message_is_refused_with_its_index(name: str, message: bytes) -> None:
     """Never skipped: the snapshot would replace it. Even where a later message replaces it."""
     spec = FoldSpec.of(name, "id" if name == "last-write-wins" else None)
-    fold = spec.new(JSON)
-    fold.start(None)
+    fold = spec.new(JSON, None)
     with pytest.raises(MessageRefused) as refused:
         fold.take([GOOD[name], GOOD[name], message, GOOD[name]])
     assert refused.value.index == 2
@@ -77,19 +76,18 @@ def test_an_invalid_message_is_refused_with_its_index(name: str, message: bytes)
 def test_a_snapshot_that_is_not_a_state_is_refused(name: str, snapshot: bytes) -> None:
     spec = FoldSpec.of(name, "id" if name == "last-write-wins" else None)
     with pytest.raises(StateRefused):
-        spec.new(JSON).start(snapshot)
+        spec.new(JSON, snapshot)
 
 
 def test_a_patch_too_deep_is_refused_and_not_a_crash() -> None:
-    fold = FoldSpec.of("merge-patch").new(JSON)
+    fold = FoldSpec.of("merge-patch").new(JSON, None)
     with garbage_collection_disabled(), pytest.raises(MessageRefused):
         fold.take([b'{"a":' * 5000 + b"1" + b"}" * 5000])
 
 
 @pytest.mark.parametrize(("function", "index"), [("raises", 0), ("picky", 2)])
 def test_an_error_of_a_function_is_a_refusal(function: str, index: int) -> None:
-    fold = FoldSpec.of(f"{__name__}:{function}").new(JSON)
-    fold.start(None)
+    fold = FoldSpec.of(f"{__name__}:{function}").new(JSON, None)
     with pytest.raises(MessageRefused) as refused:
         fold.take([b"1", b"2", b"3"])
     assert refused.value.index == index
@@ -97,8 +95,7 @@ def test_an_error_of_a_function_is_a_refusal(function: str, index: int) -> None:
 
 @pytest.mark.parametrize("function", ["tuples", "not_a_number"])
 def test_a_state_that_decodes_to_another_is_refused(function: str) -> None:
-    fold = FoldSpec.of(f"{__name__}:{function}").new(JSON)
-    fold.start(None)
+    fold = FoldSpec.of(f"{__name__}:{function}").new(JSON, None)
     fold.take([b"1"])
     with pytest.raises(StateRefused):
         fold.finish()

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Seconds each on a quiet machine, minutes on one where others are at work.
-pytestmark = pytest.mark.timeout(300)
 
 BUCKET = "orders"
 Content = dict[str, tuple[str, bool, list[bytes]]]
@@ -173,6 +172,25 @@ def test_a_mirror_follows_appends_and_closing(
         thread.join(60)
     assert done[0].messages == 7
     assert not spark.streams.active
+
+
+@pytest.mark.slow
+def test_streams_are_mirrored_by_their_paths(
+    spark: SparkSession, client: Client, mirrored: Client, tmp_path: Path
+) -> None:
+    """Streams of the base surface have no bucket, at the source and at the target."""
+    client.stream("a/b").create("application/json", body=b"[1, 2]", closed=True)
+    client.stream("empty").create("text/plain")
+    done = mirror(
+        spark,
+        url=client.url,
+        target_url=mirrored.url,
+        checkpoint=str(tmp_path / "checkpoint"),
+        streams=("a/b", "empty"),
+    )
+    assert done == MirrorResult(batches=1, messages=2, created=1, closed=1)
+    assert next(iter(mirrored.stream("a/b").read("-1"))).data == b"[1,2]"
+    assert mirrored.stream("a/b").head().closed
 
 
 class Other(BaseHTTPRequestHandler):

@@ -60,7 +60,6 @@ def send(
     )
 
 
-@pytest.mark.timeout(180)
 def test_streams_of_the_same_name_are_not_merged(
     spark: "SparkSession", archived: Archived, server: ServerProcess, client: Client
 ) -> None:
@@ -81,7 +80,6 @@ def test_streams_of_the_same_name_are_not_merged(
     assert contents(client, "both").keys() == {"s", "p"}
 
 
-@pytest.mark.timeout(180)
 def test_messages_without_numbers_are_refused(
     spark: "SparkSession", archived: Archived, server: ServerProcess, client: Client
 ) -> None:
@@ -93,7 +91,6 @@ def test_messages_without_numbers_are_refused(
     assert contents(client, "left").keys() == {"s"}
 
 
-@pytest.mark.timeout(180)
 def test_a_later_stream_with_lower_numbers_is_another_one(
     spark: "SparkSession", archived: Archived
 ) -> None:
@@ -105,7 +102,6 @@ def test_a_later_stream_with_lower_numbers_is_another_one(
         send(spark, table)
 
 
-@pytest.mark.timeout(180)
 def test_a_clock_that_was_set_back_is_not_another_stream(
     spark: "SparkSession", server: ServerProcess, client: Client, tmp_path: Path
 ) -> None:

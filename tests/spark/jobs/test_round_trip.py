@@ -65,7 +65,6 @@ def fill(client: Client, chance: random.Random, streams: int) -> None:
             stream.append(message(chance, content_type), content_type)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("format", ["parquet", "iceberg", "delta"])
 def test_random_streams_come_back_as_they_were(
     spark: "SparkSession", client: Client, server: ServerProcess,
@@ -107,7 +106,6 @@ def test_random_streams_come_back_as_they_were(
         assert send() == (0, 0)
 
 
-@pytest.mark.timeout(180)
 def test_an_interrupted_replay_is_completed(
     spark: "SparkSession", client: Client, server: ServerProcess,
     other: ServerProcess, tmp_path: Path,
@@ -138,7 +136,6 @@ def test_an_interrupted_replay_is_completed(
         assert contents(target, "copy") == expected
 
 
-@pytest.mark.timeout(180)
 def test_a_stream_that_was_created_again_is_not_mixed_with_the_old_one(
     spark: "SparkSession", client: Client, server: ServerProcess, tmp_path: Path
 ) -> None:
@@ -157,7 +154,6 @@ def test_a_stream_that_was_created_again_is_not_mixed_with_the_old_one(
     assert contents(client, BUCKET)["s"].messages == [b"new"]
 
 
-@pytest.mark.timeout(180)
 def test_streams_without_a_bucket_return_to_their_paths(
     spark: "SparkSession", client: Client, server: ServerProcess,
     other: ServerProcess, tmp_path: Path,

@@ -226,7 +226,7 @@ CLAIM = ProducerClaim("q/1", 7, 2)
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected", "words"),
+    ("refused", "expected", "words"),
     [
         (refusal(401, "u", {}, b"who?"), SinkUnauthorized, "token and headers"),
         (refusal(403, "u", {}, b"no"), SinkUnauthorized, "not allowed"),
@@ -251,10 +251,10 @@ CLAIM = ProducerClaim("q/1", 7, 2)
     ],
 )
 def test_each_refusal_says_what_to_do(
-    answer: Refused, expected: type[SinkError], words: str
+    refused: Refused, expected: type[SinkError], words: str
 ) -> None:
     error = sink_error(
-        AppendRequest(StreamName(None, "s"), "application/json", CLAIM, b"[1]"), answer
+        AppendRequest(StreamName(None, "s"), "application/json", CLAIM, b"[1]"), refused
     )
     assert type(error) is expected
     with pytest.raises(expected, match=words):

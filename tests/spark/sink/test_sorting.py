@@ -57,10 +57,10 @@ def comparable(row: Row) -> tuple[Any, ...]:
     """As Arrow orders them: numbers, then NaN, then null; texts as their bytes."""
     stream, number, value = row
     if number is None:
-        place: tuple[int, float] = (2, 0.0)
+        rank: tuple[int, float] = (2, 0.0)
     else:
-        place = (1, 0.0) if math.isnan(number) else (0, number)
-    return stream.encode(), place, value
+        rank = (1, 0.0) if math.isnan(number) else (0, number)
+    return stream.encode(), rank, value
 
 
 @settings(deadline=None)

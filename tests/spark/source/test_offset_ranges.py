@@ -76,12 +76,12 @@ def test_every_stream_is_read_after_enough_batches(found: list[OffsetRange], lim
 
 
 def boundaries_of(found: Sequence[OffsetRange], target: int, count: int) -> dict[int, list[str]]:
-    """What a server would answer: the last message boundary at or before each byte."""
-    answers = {}
-    for index, points in split_points(found, target, count):
+    """A server's response: the last message boundary at or before each byte."""
+    boundaries = {}
+    for index, points in split_points(found, target, count).items():
         size = found[index].bytes // found[index].messages
-        answers[index] = [token(point // size, point // size * size) for point in points]
-    return answers
+        boundaries[index] = [token(point // size, point // size * size) for point in points]
+    return boundaries
 
 
 @settings(deadline=None)
@@ -89,8 +89,8 @@ def boundaries_of(found: Sequence[OffsetRange], target: int, count: int) -> dict
 def test_partitions_hold_every_message_once_and_in_order(
     found: list[OffsetRange], target: int, count: int
 ) -> None:
-    answers = boundaries_of(found, target, count)
-    tasks = assign(found, target, count, lambda index: answers.get(index, ()))
+    boundaries = boundaries_of(found, target, count)
+    tasks = assign(found, target, count, boundaries)
     assert all(tasks)
     for each in found:
         pieces = [piece for task in tasks for piece in task if piece.stream == each.stream]
@@ -102,10 +102,10 @@ def test_partitions_hold_every_message_once_and_in_order(
 
 def test_many_small_streams_share_few_partitions_and_a_large_one_is_split() -> None:
     small = [OffsetRange(f"s{n:05}", token(0, 0), token(10, 2000)) for n in range(10_000)]
-    assert len(assign(small, 32 << 20, 1, lambda _: ())) <= 3
+    assert len(assign(small, 32 << 20, 1, {})) <= 3
     large = [OffsetRange("large", token(0, 0), token(4_000_000, 920_000_000))]
-    answers = boundaries_of(large, 32 << 20, 1)
-    tasks = assign(large, 32 << 20, 1, lambda index: answers[index])
+    boundaries = boundaries_of(large, 32 << 20, 1)
+    tasks = assign(large, 32 << 20, 1, boundaries)
     assert 20 <= len(tasks) <= 40
     sizes = [sum(piece.bytes for piece in task) for task in tasks]
     assert max(sizes) < 2 * min(sizes)
@@ -113,8 +113,8 @@ def test_many_small_streams_share_few_partitions_and_a_large_one_is_split() -> N
 
 def test_the_number_of_partitions_of_one_stream() -> None:
     ranges = [OffsetRange("one", token(0, 0), token(100, 10_000))]
-    answers = boundaries_of(ranges, 32 << 20, 8)
-    assert len(assign(ranges, 32 << 20, 8, lambda index: answers[index])) == 8
+    boundaries = boundaries_of(ranges, 32 << 20, 8)
+    assert len(assign(ranges, 32 << 20, 8, boundaries)) == 8
 
 
 def test_a_small_stream_does_not_wait_for_a_large_one() -> None:
@@ -130,6 +130,6 @@ def test_the_smallest_number_of_partitions_is_kept() -> None:
         ranges = [
             OffsetRange(f"s{n}", token(0, 0), token(100_000, 10_000_000)) for n in range(streams)
         ]
-        answers = boundaries_of(ranges, 128 << 20, wanted)
-        tasks = assign(ranges, 128 << 20, wanted, lambda index: answers.get(index, ()))  # noqa: B023
+        boundaries = boundaries_of(ranges, 128 << 20, wanted)
+        tasks = assign(ranges, 128 << 20, wanted, boundaries)
         assert len(tasks) >= wanted

@@ -62,7 +62,7 @@ def job_backlog(job: Job, bucket: str, checkpoint: Path) -> Backlog:
 
 def table_backlog(job: Job, bucket: str, table: Path) -> Backlog:
     """As `job_backlog`, for a job that writes a table, whose directory has the checkpoint."""
-    from tailrace.spark.jobs.stream_selection import StreamSelection
+    from tailrace.spark.jobs.parameters import StreamSelection
     from tailrace.spark.jobs.stream_to_table import default_checkpoint
 
     if checkpoint := job.arguments.get("checkpoint"):

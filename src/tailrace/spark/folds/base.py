@@ -1,10 +1,13 @@
 """
 A fold: takes messages in order, in pieces, and returns a state as the content of a snapshot.
 
+It starts from an earlier snapshot, or from nothing: `fold(snapshot: bytes | None)`. The snapshot
+must be a state of this fold, or `StateRefused` is raised.
+
 Rule 1: the same history gives the same bytes, independent of the sizes of the pieces and of earlier
 snapshots:
 
-    finish(take(start(None), a + b)) == finish(take(start(finish(take(start(None), a))), b))
+    fold(None).take(a + b).finish() == fold(fold(None).take(a).finish()).take(b).finish()
 
 Two jobs that fold the same stream then publish the same snapshot, and the server treats the second
 as a repetition of the first.
@@ -17,23 +20,19 @@ snapshot replaces the messages before it, so a skipped message would be lost.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from tailrace.exceptions import ExitCode, TailraceError
 
-__all__ = ["Fold", "FoldInvalid", "MessageRefused", "StateRefused"]
+__all__ = ["Fold", "FoldInvalid", "MessageRefused", "StateRefused", "array_of", "take_array"]
+
+_decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Fold(Protocol):
     """The state of one stream."""
-
-    def start(self, snapshot: bytes | None) -> None:
-        """
-        Start from an earlier snapshot, or from nothing.
-
-        Raises:
-            StateRefused: The snapshot is not a state of this fold.
-        """
 
     def take(self, values: Sequence[bytes]) -> None:
         """
@@ -75,3 +74,25 @@ class StateRefused(TailraceError):
 
     message = "{reason}"
     reason: str
+
+
+def take_array(fold: Fold, snapshot: bytes | None) -> None:
+    """
+    Apply the messages of a snapshot to a new fold.
+
+    Raises:
+        StateRefused: It is not a JSON array of messages that the fold can take.
+    """
+    array = b"[]" if snapshot is None else snapshot
+    try:
+        # Copies: a `Raw` would keep the whole array in memory.
+        fold.take([bytes(element) for element in _decode_array(array)])
+    except MessageRefused as refused:
+        raise StateRefused(f"element {refused.index}: {refused.reason}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise StateRefused(f"the snapshot is not a JSON array: {error}") from None
+
+
+def array_of(values: Sequence[bytes]) -> bytes:
+    """An array of encoded values."""
+    return b"[" + b",".join(values) + b"]"

@@ -15,11 +15,8 @@ __all__ = ["ConcatBytes", "ConcatJson"]
 class ConcatBytes:
     """The messages, concatenated."""
 
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def start(self, snapshot: bytes | None) -> None:
-        self._parts = [snapshot] if snapshot else []
+    def __init__(self, snapshot: bytes | None) -> None:
+        self._parts = [snapshot or b""]
 
     def take(self, values: Sequence[bytes]) -> None:
         # Joined now: a list of millions of small parts takes several times their size.
@@ -32,19 +29,12 @@ class ConcatBytes:
 class ConcatJson:
     """All messages, as one array."""
 
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def start(self, snapshot: bytes | None) -> None:
-        self._parts = []
-        if snapshot is None:
-            return
-        inner = snapshot.strip()
-        if inner[:1] != b"[" or inner[-1:] != b"]":
+    def __init__(self, snapshot: bytes | None) -> None:
+        array = b"[]" if snapshot is None else snapshot.strip()
+        if array[:1] != b"[" or array[-1:] != b"]":
             raise StateRefused("the snapshot is not a JSON array")
-        inner = inner[1:-1].strip()
-        if inner:
-            self._parts.append(inner)
+        inner = array[1:-1].strip()
+        self._parts = [inner] if inner else []
 
     def take(self, values: Sequence[bytes]) -> None:
         if values:

@@ -82,10 +82,8 @@ class KeyReader:
         return _canonical(raw)
 
 
-@lru_cache(maxsize=64)
-def key_reader(path: tuple[str, ...]) -> KeyReader:
-    """A cached reader: there are many streams, and creating a reader is slow."""
-    return KeyReader(path)
+key_reader: Final = lru_cache(maxsize=64)(KeyReader)
+"""Cached: there are many streams, and creating a reader is slow."""
 
 
 def _decoder(path: Sequence[str], kind: Any) -> Callable[[bytes], Any]:

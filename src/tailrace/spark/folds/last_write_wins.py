@@ -10,8 +10,7 @@ from operator import itemgetter
 
 import msgspec
 
-from tailrace.spark.folds.base import MessageRefused, StateRefused
-from tailrace.spark.folds.json_array import array_of, elements
+from tailrace.spark.folds.base import MessageRefused, array_of, take_array
 from tailrace.spark.folds.keys import KeyMissing, key_reader
 
 __all__ = ["LastWriteWins"]
@@ -20,18 +19,10 @@ __all__ = ["LastWriteWins"]
 class LastWriteWins:
     """The last message of each key."""
 
-    def __init__(self, path: tuple[str, ...]) -> None:
+    def __init__(self, snapshot: bytes | None, path: tuple[str, ...]) -> None:
         self._reader = key_reader(path)
         self._last: dict[Hashable, bytes] = {}
-
-    def start(self, snapshot: bytes | None) -> None:
-        self._last = {}
-        if snapshot is None:
-            return
-        try:
-            self.take(elements(snapshot))
-        except MessageRefused as refused:
-            raise StateRefused(f"element {refused.index}: {refused.reason}") from None
+        take_array(self, snapshot)
 
     def take(self, values: Sequence[bytes]) -> None:
         keys = self._keys(values)

@@ -29,16 +29,11 @@ _encode_name: Final = msgspec.json.Encoder().encode
 class MergePatch:
     """The patched document."""
 
-    def __init__(self) -> None:
-        self._document: _Document = b"null"
-
-    def start(self, snapshot: bytes | None) -> None:
-        self._document = b"null"
-        if snapshot is None:
-            return
+    def __init__(self, snapshot: bytes | None) -> None:
+        document = b"null" if snapshot is None else snapshot
         try:
-            _check(snapshot)
-            self._document = _open(snapshot.strip())
+            _check(document)
+            self._document = _open(document.strip())
         except (msgspec.DecodeError, RecursionError) as error:
             raise StateRefused(f"the snapshot is not a JSON document: {error}") from None
 

@@ -14,7 +14,6 @@ of unknown origin is a state of this fold; it must still be valid as one.
 Rule 2: folds other than `concat` and functions parse messages, so they need streams of JSON.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -31,11 +30,7 @@ from tailrace.spark.folds.user_function import UserFold, find_function
 
 __all__ = ["FOLDS", "FoldSpec"]
 
-LAST: Final = "last-write-wins"
-STATE: Final = "state"
-PATCH: Final = "merge-patch"
-CONCAT: Final = "concat"
-FOLDS: Final = (LAST, STATE, PATCH, CONCAT)
+FOLDS: Final = ("last-write-wins", "state", "merge-patch", "concat")
 """The built-in folds."""
 
 _JSON: Final = "application/json"
@@ -62,9 +57,10 @@ class FoldSpec:
         """
         if name not in FOLDS and ":" not in name:
             raise FoldInvalid(name, f"is neither {', '.join(FOLDS)} nor module:function")
-        if name == LAST and key is None:
+        needs_key = name == "last-write-wins"
+        if needs_key and key is None:
             raise FoldInvalid(name, "needs the path of the key, as id or /a/b")
-        if name != LAST and key is not None:
+        if not needs_key and key is not None:
             raise FoldInvalid(name, "takes no key")
         spec = cls(name, () if key is None else parse_path(name, key))
         if ":" in name:
@@ -75,19 +71,25 @@ class FoldSpec:
 
     def suits(self, content_type: str) -> bool:
         """Rule 2."""
-        return is_json(content_type) or self.name not in (LAST, STATE, PATCH)
+        return is_json(content_type) or self.name == "concat" or ":" in self.name
 
-    def new(self, content_type: str) -> Fold:
-        """A new fold for one stream of this type."""
-        as_json = is_json(content_type)
-        if self.name == LAST:
-            return LastWriteWins(self.path)
-        if ":" in self.name:
-            return UserFold(find_function(self.name), as_json=as_json)
-        if self.name == CONCAT:
-            return ConcatJson() if as_json else ConcatBytes()
-        simple: Mapping[str, Callable[[], Fold]] = {STATE: StateFold, PATCH: MergePatch}
-        return simple[self.name]()
+    def new(self, content_type: str, snapshot: bytes | None) -> Fold:
+        """
+        A new fold for one stream of this type.
+
+        Raises:
+            StateRefused: The snapshot is not a state of this fold.
+        """
+        match self.name:
+            case "last-write-wins":
+                return LastWriteWins(snapshot, self.path)
+            case "state":
+                return StateFold(snapshot)
+            case "merge-patch":
+                return MergePatch(snapshot)
+            case "concat":
+                return (ConcatJson if is_json(content_type) else ConcatBytes)(snapshot)
+        return UserFold(snapshot, self.name, as_json=is_json(content_type))
 
     def snapshot_type(self, content_type: str) -> str:
         """The content type of a snapshot of a stream of this type."""

@@ -19,8 +19,7 @@ from typing import Final
 
 import msgspec
 
-from tailrace.spark.folds.base import MessageRefused, StateRefused
-from tailrace.spark.folds.json_array import array_of, elements
+from tailrace.spark.folds.base import MessageRefused, array_of, take_array
 
 __all__ = ["StateFold"]
 
@@ -59,18 +58,10 @@ _KEPT_HEADERS: Final = ("txid", "timestamp")
 class StateFold:
     """The entities of a stream of changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, snapshot: bytes | None) -> None:
         self._entities: dict[tuple[str, str], bytes | int] = {}
         """The insert of each; inside `take`, the index of its latest change."""
-
-    def start(self, snapshot: bytes | None) -> None:
-        self._entities = {}
-        if snapshot is None:
-            return
-        try:
-            self.take(elements(snapshot))
-        except MessageRefused as refused:
-            raise StateRefused(f"element {refused.index}: {refused.reason}") from None
+        take_array(self, snapshot)
 
     def take(self, values: Sequence[bytes]) -> None:
         for index, value in enumerate(values):

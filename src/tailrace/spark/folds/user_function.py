@@ -51,13 +51,10 @@ def find_function(name: str) -> Callable[[Any, Any], Any]:
 class UserFold:
     """The state that a function returns."""
 
-    def __init__(self, function: Callable[[Any, Any], Any], *, as_json: bool) -> None:
-        self._function = function
+    def __init__(self, snapshot: bytes | None, name: str, *, as_json: bool) -> None:
+        self._function = find_function(name)
         self._as_json = as_json
-        self._state: Any = None
-
-    def start(self, snapshot: bytes | None) -> None:
-        self._state = snapshot
+        self._state: Any = snapshot
         if snapshot is not None and self._as_json:
             try:
                 self._state = _load(snapshot)

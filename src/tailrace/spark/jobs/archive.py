@@ -6,8 +6,9 @@ date of `time`. Partitioned by bucket and day. Only messages are archived: not e
 closing of streams, snapshots or lifetimes.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from tailrace.spark.jobs.parameters import takes
 from tailrace.spark.jobs.stream_to_table import MicroBatch, TableJob, TableJobResult, TableRun
 from tailrace.spark.tables import Committed, open_table
 
@@ -25,19 +26,16 @@ PARTITION_BY: Final = ("bucket", "day")
 _DAY: Final = "date_from_unix_date(cast(unix_micros(time) div 86400000000 as int)) as day"
 
 
-def archive(spark: "SparkSession", **parameters: Any) -> TableJobResult:
+@takes(TableJob)
+def archive(spark: "SparkSession", job: TableJob) -> TableJobResult:
     """
     Add new messages of a bucket, or of single streams by their paths, to a table.
-
-    Args:
-        parameters: The fields of `TableJob`.
 
     Raises:
         BatchDiffers, CheckpointTaken, SourceTaken, SourceChanged: The checkpoint does not belong
             to the table.
         TableError: The table cannot be written.
     """
-    job = TableJob(**parameters)
     options = job.table_options or {}
     table = open_table(job.format, job.path, partition_by=PARTITION_BY, at=job.at, **options)
     return _ArchiveRun(job, table).run(spark, *COLUMNS[:-1], _DAY)

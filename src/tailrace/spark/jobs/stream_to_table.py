@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tailrace.spark.jobs.stream_selection import StreamSelection
+from tailrace.spark.jobs.parameters import StreamSelection
 from tailrace.spark.jobs.streaming_query import POLL_INTERVAL_S, run_query
 from tailrace.spark.tables import CheckpointTaken, Committed, Table
 from tailrace.spark.tables.base import SMALL_FILES_MIN

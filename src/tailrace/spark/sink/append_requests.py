@@ -50,12 +50,12 @@ class AppendRequest:
     body: bytes
 
 
+@dataclass(frozen=True)
 class Appender:
     """Sends requests, and creates missing streams and buckets if the options allow it."""
 
-    def __init__(self, client: Client, options: WriteOptions) -> None:
-        self._client = client
-        self._options = options
+    _client: Client
+    _options: WriteOptions
 
     def send(self, request: AppendRequest) -> bool:
         """
@@ -124,6 +124,7 @@ def _is_stored(error: StreamClosed, claim: ProducerClaim) -> bool:
 def sink_error(request: AppendRequest, error: Refused) -> Exception:
     """The error of the sink for a refusal."""
     name, claim = str(request.name), request.claim
+    detail = error.detail or "no reason given"
     whose = name, claim.producer_id, claim.epoch
     match error:
         case ProducerFenced():
@@ -133,16 +134,16 @@ def sink_error(request: AppendRequest, error: Refused) -> Exception:
         case StreamClosed():
             return SinkClosed(name, error.next_offset)
         case Conflict(code="content-type-mismatch"):
-            return TypeConflict(name, request.content_type, error.detail)
+            return TypeConflict(name, request.content_type, detail)
         case NotFound():
             return StreamMissing(name)
         case TooLarge():
-            return RequestTooLarge(name, len(request.body), error.detail)
+            return RequestTooLarge(name, len(request.body), detail)
         case Unauthorized():
-            return SinkUnauthorized(name, error.status, error.detail)
+            return SinkUnauthorized(name, error.status, detail)
         case Refused(code="producer-epoch-start"):
             return SinkGap(*whose, claim.seq)
     if error.status >= 500 or error.status == 429:
         # Temporary: Spark retries the task.
         return error
-    return SinkRefused(name, error.status, error.detail)
+    return SinkRefused(name, error.status, detail)

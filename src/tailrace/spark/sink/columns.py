@@ -63,7 +63,8 @@ class SinkColumns:
             ColumnsInvalid: It cannot be written.
         """
         types = {field.name: field.dataType.typeName() for field in schema.fields}
-        order_by = tuple(_names(options.order_by or ""))
+        names = (name.strip() for name in (options.order_by or "").split(","))
+        order_by = tuple(name for name in names if name)
         if types.get("value") not in _TEXT | {"binary"}:
             raise ColumnsInvalid(_wrong("value", types, "binary or string"))
         for name in ("bucket", "stream", "content_type"):
@@ -131,10 +132,6 @@ class SinkColumns:
             stream = "/".join(columns[name][at].as_py() for name in self._target)
             raise ValueInvalid(stream, partition, first + at, "the value is null")
         return pa.RecordBatch.from_pydict(columns)
-
-
-def _names(order_by: str) -> list[str]:
-    return [name.strip() for name in order_by.split(",") if name.strip()]
 
 
 def _wrong(name: str, types: dict[str, str], needed: str) -> str:

@@ -239,27 +239,20 @@ class RequestTooLarge(SinkError):
 class SinkUnauthorized(SinkError):
     """401 or 403: the token is missing, wrong, or not sufficient."""
 
+    message = (
+        "writing to the stream {stream} is not allowed ({status}: {detail}): "
+        "check the options token and headers"
+    )
     exit_code = ExitCode.UNAUTHORIZED
     stream: str
     status: int
     detail: str
 
-    def __str__(self) -> str:
-        return (
-            f"writing to the stream {self.stream} is not allowed ({self.status}: "
-            f"{self.detail or 'no reason given'}): check the options token and headers"
-        )
-
 
 class SinkRefused(SinkError):
     """The server refused for another reason."""
 
+    message = "the server refused to write to the stream {stream} ({status}): {detail}"
     stream: str
     status: int
     detail: str
-
-    def __str__(self) -> str:
-        return (
-            f"the server refused to write to the stream {self.stream} ({self.status}): "
-            f"{self.detail or 'no reason given'}"
-        )

@@ -9,8 +9,8 @@ are full. A failure stops all threads and is raised to the caller.
 """
 
 import threading
-from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tailrace.client import StreamName
@@ -32,14 +32,16 @@ class ParallelSender:
         self, send: Callable[[AppendRequest], bool], threads_max: int = THREADS_MAX
     ) -> None:
         self._send = send
-        self._threads_max = threads_max
-        self._threads: list[_SenderThread] = []
-        self._changed = threading.Condition()
-        self._pending = 0
+        # Each has one thread, which starts with its first request.
+        self._threads = [ThreadPoolExecutor(1, "tailrace-sink") for _ in range(threads_max)]
+        self._pending = [0] * threads_max
+        """The number of requests of each thread that are queued or in flight."""
         self._pending_bytes = 0
-        self._is_closed = False
-        self._failure: BaseException | None = None
-        self._current: tuple[StreamName, _SenderThread] | None = None
+        self._changed = threading.Condition()
+        self._failures: list[BaseException] = []
+        self._stream: StreamName | None = None
+        self._thread = 0
+        """The thread of this stream."""
         self.requests = 0
         self.duplicates = 0
 
@@ -50,13 +52,15 @@ class ParallelSender:
         Raises:
             The failure of an earlier request.
         """
+        self._wait_for(lambda: self._has_room(len(request.body)))
         with self._changed:
-            self._changed.wait_for(lambda: self._failure or self._has_room(len(request.body)))
-            self._raise_failure()
-            self._pending += 1
+            if self._stream != request.name:
+                # A new stream gets the least loaded thread.
+                self._stream = request.name
+                self._thread = self._pending.index(min(self._pending))
+            self._pending[self._thread] += 1
             self._pending_bytes += len(request.body)
-            self._thread(request.name).queue.append(request)
-            self._changed.notify_all()
+        self._threads[self._thread].submit(self._run, request, self._thread)
 
     def finish(self) -> None:
         """
@@ -65,71 +69,39 @@ class ParallelSender:
         Raises:
             The first failure.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: self._failure or not self._pending)
-            self._raise_failure()
+        self._wait_for(lambda: not any(self._pending))
 
     def close(self) -> None:
         """End the threads. Queued requests are dropped; those in flight are awaited."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
         for thread in self._threads:
-            thread.join()
+            thread.shutdown(wait=False, cancel_futures=True)
+        for thread in self._threads:
+            thread.shutdown()
+
+    def _wait_for(self, is_reached: Callable[[], bool]) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._failures or is_reached())
+            if self._failures:
+                raise self._failures[0]
 
     def _has_room(self, size: int) -> bool:
-        fits = self._pending_bytes + size <= PENDING_BYTES_MAX and self._pending < PENDING_MAX
-        return fits or not self._pending
+        pending = sum(self._pending)
+        fits = self._pending_bytes + size <= PENDING_BYTES_MAX and pending < PENDING_MAX
+        return fits or not pending
 
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def _thread(self, name: StreamName) -> "_SenderThread":
-        """The thread of the current stream; a new stream gets the least loaded one."""
-        if self._current is None or self._current[0] != name:
-            thread = min(self._threads, key=lambda each: each.load, default=None)
-            if thread is None or (thread.load and len(self._threads) < self._threads_max):
-                thread = _SenderThread(self._run)
-                self._threads.append(thread)
-            self._current = name, thread
-        return self._current[1]
-
-    def _run(self, thread: "_SenderThread") -> None:
-        while (request := self._next(thread)) is not None:
-            duplicate, failure = False, None
-            try:
-                duplicate = self._send(request)
-            except BaseException as error:
-                failure = error
+    def _run(self, request: AppendRequest, thread: int) -> None:
+        if self._failures:
+            return
+        try:
+            duplicate = self._send(request)
+        except BaseException as error:
             with self._changed:
-                thread.is_sending = False
-                self._pending -= 1
-                self._pending_bytes -= len(request.body)
-                self._failure = self._failure or failure
-                self.requests += failure is None
-                self.duplicates += duplicate
+                self._failures.append(error)
                 self._changed.notify_all()
-
-    def _next(self, thread: "_SenderThread") -> AppendRequest | None:
-        """The next request of a thread; None when it must end."""
+            return
         with self._changed:
-            self._changed.wait_for(lambda: thread.queue or self._is_closed or self._failure)
-            if self._is_closed or self._failure is not None:
-                return None
-            thread.is_sending = True
-            return thread.queue.popleft()
-
-
-class _SenderThread(threading.Thread):
-    """A thread and its queue."""
-
-    def __init__(self, run: "Callable[[_SenderThread], None]") -> None:
-        super().__init__(target=run, args=(self,), name="tailrace-sink", daemon=True)
-        self.queue: deque[AppendRequest] = deque()
-        self.is_sending = False
-        self.start()
-
-    @property
-    def load(self) -> int:
-        return len(self.queue) + self.is_sending
+            self._pending[thread] -= 1
+            self._pending_bytes -= len(request.body)
+            self.requests += 1
+            self.duplicates += duplicate
+            self._changed.notify_all()

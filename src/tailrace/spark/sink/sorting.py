@@ -17,7 +17,8 @@ by binary search, sorted, and yielded.
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import IO, Any, Final
 
 import pyarrow as pa
@@ -51,19 +52,18 @@ class ExternalSort:
         self._collected.append(rows)
         self._collected_bytes += rows.nbytes
         if self._collected_bytes >= self._buffer_bytes:
-            self._put(0, _SortedRun([self._sorted()]))
+            self._put(0, _SortedRun.spilled([self._sorted()]))
 
     def sorted(self) -> Iterator[Any]:
         """All rows in order."""
         runs = [run for level in self._levels for run in level]
-        rest = self._sorted() if self._collected else None
-        if not runs:
-            if rest is not None:
+        if self._collected:
+            # The last run needs no file.
+            rest = self._sorted()
+            if not runs:
                 yield rest
-            return
-        if rest is not None:
-            # It needs no file: it is in memory.
-            runs.append(_SortedRun([rest], spill=False))
+                return
+            runs.append(_SortedRun(_pieces(rest)))
         yield from _merged(runs, self._keys)
 
     @property
@@ -89,7 +89,7 @@ class ExternalSort:
         runs = self._levels[level]
         runs.append(run)
         if len(runs) == RUNS_MAX:
-            merged = _SortedRun(_merged(runs, self._keys))
+            merged = _SortedRun.spilled(_merged(runs, self._keys))
             for old in runs:
                 old.close()
             runs.clear()
@@ -97,27 +97,28 @@ class ExternalSort:
 
 
 class _SortedRun:
-    """Sorted rows in a file, and their head in memory."""
+    """Sorted rows, in memory or in a file, and their head in memory."""
 
-    def __init__(self, batches: Sequence[Any] | Iterator[Any], *, spill: bool = True) -> None:
-        self._file: IO[bytes] | None = None
-        self._pieces: Iterator[Any]
-        if spill:
-            self._file = tempfile.TemporaryFile(prefix="tailrace-sink-")  # noqa: SIM115
-            self._pieces = self._read(self._file)
-            try:
-                _write(batches, self._file)
-            except BaseException:
-                self.close()
-                raise
-        else:
-            self._pieces = (piece for batch in batches for piece in _pieces(batch))
+    def __init__(self, pieces: Iterator[Any], file: IO[bytes] | None = None) -> None:
         self.head: Any = None
+        self._pieces = pieces
+        self._file = file
 
-    @staticmethod
-    def _read(file: IO[bytes]) -> Iterator[Any]:
-        file.seek(0)
-        yield from pa.ipc.open_stream(file)
+    @classmethod
+    def spilled(cls, batches: Iterable[Any]) -> "_SortedRun":
+        """Write rows, one batch at least, to a file."""
+        file = tempfile.TemporaryFile(prefix="tailrace-sink-")  # noqa: SIM115
+        try:
+            pieces = (piece for batch in batches for piece in _pieces(batch))
+            first = next(pieces)
+            with pa.ipc.new_stream(file, first.schema) as writer:
+                for piece in chain([first], pieces):
+                    writer.write_batch(piece)
+            file.seek(0)
+            return cls(iter(pa.ipc.open_stream(file)), file)
+        except BaseException:
+            file.close()
+            raise
 
     def fill(self) -> bool:
         """Load the next head if this one is empty; false at the end of the run."""
@@ -143,17 +144,6 @@ class _SortedRun:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
-
-
-def _write(batches: Sequence[Any] | Iterator[Any], file: IO[bytes]) -> None:
-    writer = None
-    for batch in batches:
-        if writer is None:
-            writer = pa.ipc.new_stream(file, batch.schema)
-        for piece in _pieces(batch):
-            writer.write_batch(piece)
-    if writer is not None:
-        writer.close()
 
 
 def _pieces(batch: Any) -> Iterator[Any]:

@@ -7,7 +7,7 @@ come in order.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -17,7 +17,13 @@ from tailrace.protocol.offset import parse_offset
 from tailrace.spark.connection import connect, stream_of
 from tailrace.spark.options import ReadOptions
 from tailrace.spark.rows import Range, RangeError, read_rows
-from tailrace.spark.source.errors import MessagesGone, SourceFailed, StreamGone, StreamReplaced
+from tailrace.spark.source.errors import (
+    MessagesGone,
+    SourceFailed,
+    StreamGone,
+    StreamReplaced,
+    report_loss,
+)
 from tailrace.spark.source.offset_ranges import OffsetRange
 
 __all__ = ["RowBuilder", "read_bulk"]
@@ -47,11 +53,11 @@ def read_bulk(
         yield from _BulkReader(client, options, builder).batches(ranges)
 
 
+@dataclass(frozen=True)
 class _BulkReader:
-    def __init__(self, client: Client, options: ReadOptions, builder: RowBuilder) -> None:
-        self._client = client
-        self._options = options
-        self._builder = builder
+    _client: Client
+    _options: ReadOptions
+    _builder: RowBuilder
 
     def batches(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
         while ranges:
@@ -74,11 +80,9 @@ class _BulkReader:
         if error.status == 410:
             yield from self._on_gone(failed, error, again)
         elif error.status == 404:
-            if self._options.fail_on_data_loss:
-                raise StreamGone(failed.stream, failed.start)
+            report_loss(self._options, StreamGone(failed.stream, failed.start))
         elif error.code in ("offset-beyond-tail", "offset-misaligned"):
-            if self._options.fail_on_data_loss:
-                raise StreamReplaced(failed.stream, failed.start)
+            report_loss(self._options, StreamReplaced(failed.stream, failed.start))
         else:
             raise SourceFailed(failed.stream, error.detail)
 
@@ -88,30 +92,22 @@ class _BulkReader:
         """410: a snapshot covers the beginning of the range, or all of it."""
         earliest = error.offset
         if self._options.bootstrap:
-            snapshot = self._snapshot(failed)
-            if snapshot is None:
+            try:
+                snapshot = stream_of(self._client, self._options.bucket, failed.stream).snapshot()
+            except NotFound:
+                report_loss(self._options, StreamGone(failed.stream, failed.start))
                 return
-            earliest, row = snapshot
-            yield row
-        elif self._options.fail_on_data_loss:
-            raise MessagesGone(failed.stream, failed.start)
+            earliest = snapshot.offset
+            yield self._builder.row(
+                failed.stream,
+                offset=snapshot.offset,
+                next_offset=snapshot.offset,
+                message=parse_offset(snapshot.offset).message,
+                content_type=snapshot.content_type,
+                value=snapshot.data,
+                is_snapshot=True,
+            )
+        else:
+            report_loss(self._options, MessagesGone(failed.stream, failed.start))
         if earliest is not None and earliest < failed.end:
             again.append(replace(failed, start=earliest))
-
-    def _snapshot(self, failed: OffsetRange) -> tuple[str, pa.RecordBatch] | None:
-        try:
-            snapshot = stream_of(self._client, self._options.bucket, failed.stream).snapshot()
-        except NotFound:
-            if self._options.fail_on_data_loss:
-                raise StreamGone(failed.stream, failed.start) from None
-            return None
-        row = self._builder.row(
-            failed.stream,
-            offset=snapshot.offset,
-            next_offset=snapshot.offset,
-            message=parse_offset(snapshot.offset).message,
-            content_type=snapshot.content_type,
-            value=snapshot.data,
-            is_snapshot=True,
-        )
-        return snapshot.offset, row

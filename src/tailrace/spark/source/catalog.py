@@ -24,7 +24,7 @@ from tailrace.client import (
 from tailrace.spark.connection import is_tailrace_server, stream_of
 from tailrace.spark.options import ReadOptions
 
-__all__ = ["Catalog", "StreamInfo", "resolve"]
+__all__ = ["Catalog", "StreamInfo"]
 
 HEADS_AT_ONCE: Final = 8
 BYTE_MAX: Final = 10**15
@@ -39,21 +39,6 @@ class StreamInfo(NamedTuple):
     earliest: str
     created_ms: int | None = None
     closed: bool = False
-
-
-def resolve(client: Client, places: Iterable[Place]) -> list[str]:
-    """
-    Offsets by their message, byte or time.
-
-    Raises:
-        Refused: One cannot be found.
-    """
-    found = []
-    for offset in client.offsets(list(places)):
-        if isinstance(offset, Refused):
-            raise offset
-        found.append(offset)
-    return found
 
 
 class Catalog:
@@ -79,18 +64,16 @@ class Catalog:
             return self._update(found, self.streams.keys() - found.keys())
         assert self._options.bucket is not None
         bucket = self.client.bucket(self._options.bucket)
-        if self._listing_position is not None:
-            try:
-                survey = bucket.survey(self._options.prefix, since=self._listing_position)
-            except PositionGone:
-                pass
-            else:
-                self._listing_position = survey.position
-                deleted = [name for name in survey.deleted if name in self.streams]
-                return self._update(self._selected(survey.streams), deleted)
-        survey = bucket.survey(self._options.prefix)
+        since = self._listing_position
+        try:
+            survey = bucket.survey(self._options.prefix, since=since)
+        except PositionGone:
+            since = None
+            survey = bucket.survey(self._options.prefix)
         self._listing_position = survey.position
         found = self._selected(survey.streams)
+        if since is not None:
+            return self._update(found, self.streams.keys() & set(survey.deleted))
         if not self.is_tailrace:
             found = self._with_tails(found)
         return self._update(found, self.streams.keys() - found.keys())

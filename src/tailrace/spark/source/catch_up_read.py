@@ -21,7 +21,7 @@ from tailrace.protocol.content_type import is_json
 from tailrace.spark.connection import connect, stream_of
 from tailrace.spark.options import ReadOptions
 from tailrace.spark.source.bulk_read import RowBuilder
-from tailrace.spark.source.errors import MessagesGone, SourceFailed, StreamGone
+from tailrace.spark.source.errors import MessagesGone, SourceFailed, StreamGone, report_loss
 from tailrace.spark.source.offset_ranges import OffsetRange
 
 __all__ = ["read_catch_up"]
@@ -48,11 +48,9 @@ def read_catch_up(
             try:
                 yield from _CatchUpReader(stream, each).batches(builder)
             except OffsetGone:
-                if options.fail_on_data_loss:
-                    raise MessagesGone(each.stream, each.start) from None
+                report_loss(options, MessagesGone(each.stream, each.start))
             except NotFound:
-                if options.fail_on_data_loss:
-                    raise StreamGone(each.stream, each.start) from None
+                report_loss(options, StreamGone(each.stream, each.start))
 
 
 class _CatchUpReader:

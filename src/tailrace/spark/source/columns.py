@@ -5,7 +5,7 @@ A user schema of these columns alone selects some of them, and only these are re
 schema describes the JSON in `value`: see `typed_columns`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,7 +31,6 @@ __all__ = [
     "check_source_schema",
     "default_schema",
     "is_source_schema",
-    "wire_columns",
 ]
 
 SNAPSHOT: Final = "is_snapshot"
@@ -84,11 +83,6 @@ def check_source_schema(schema: StructType) -> None:
             )
 
 
-def wire_columns(names: Sequence[str]) -> list[str]:
-    """The columns to request from a server."""
-    return ["range", *(name for name in names if name not in _LOCAL)]
-
-
 class SourceColumns:
     """Makes record batches of one schema."""
 
@@ -96,7 +90,8 @@ class SourceColumns:
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._names = [field.name for field in schema]
         self._bucket = bucket
-        self.wire = wire_columns(self._names)
+        self.wire = ["range", *(name for name in self._names if name not in _LOCAL)]
+        """The columns to request from a server."""
 
     def rows(self, batch: pa.RecordBatch, streams: pa.Array) -> pa.RecordBatch:
         """Convert rows of a server; `streams` has the names of the requested ranges."""

@@ -6,6 +6,7 @@ The driver plans (`planning`, from a `catalog` of streams). Tasks read (`bulk_re
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -120,7 +121,6 @@ class _StreamReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvaila
         super().__init__(options, schema)
         if options.ending != "latest" or options.ending_ms is not None:
             raise OptionInvalid("endingOffsets", "has no meaning for a streaming query")
-        self._lazy_planner: Planner | None = None
         # The end of the last planned micro-batch, and the unread ranges beyond it.
         self._end: ReadPositions | None = None
         self._behind: dict[str, OffsetRange] = {}
@@ -128,17 +128,16 @@ class _StreamReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvaila
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks do not plan: they need neither the driver's connection nor its positions."""
-        return {**self.__dict__, "_lazy_planner": None, "_end": None, "_behind": {}}
+        state = {**self.__dict__, "_end": None, "_behind": {}}
+        state.pop("_planner", None)
+        return state
 
+    @cached_property
     def _planner(self) -> Planner:
-        if self._lazy_planner is None:
-            self._lazy_planner = Planner(
-                Catalog(connect(self._options), self._options), self._options
-            )
-        return self._lazy_planner
+        return Planner(Catalog(connect(self._options), self._options), self._options)
 
     def initialOffset(self) -> dict[str, Any]:
-        planner = self._planner()
+        planner = self._planner
         planner.catalog.refresh()
         planner.check_found()
         return dump_positions(planner.first_positions())
@@ -152,11 +151,11 @@ class _StreamReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvaila
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._planner().catalog.refresh()
+        self._planner.catalog.refresh()
         self._frozen = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        planner = self._planner()
+        planner = self._planner
         positions = load_positions(start)
         changed = set[str]() if self._frozen else planner.catalog.refresh()
         if positions == self._end:
@@ -180,7 +179,7 @@ class _StreamReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvaila
         }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        planner, positions = self._planner(), load_positions(end)
+        planner, positions = self._planner, load_positions(end)
         ranges = planner.between(load_positions(start), positions)
         if self._end is None:
             # A batch of an earlier run that is read again: this run has not planned yet.
@@ -190,5 +189,5 @@ class _StreamReader(_SourceReader, DataSourceStreamReader, SupportsTriggerAvaila
         return planner.partitions(ranges)
 
     def stop(self) -> None:
-        if self._lazy_planner is not None:
-            self._lazy_planner.catalog.client.close()
+        if "_planner" in self.__dict__:
+            self._planner.catalog.client.close()

@@ -7,8 +7,16 @@ Missing data ends a query, unless `failOnDataLoss` is false.
 from typing import Final
 
 from tailrace.exceptions import ExitCode, TailraceError
+from tailrace.spark.options import ReadOptions
 
-__all__ = ["DataLost", "MessagesGone", "SourceFailed", "StreamGone", "StreamReplaced"]
+__all__ = [
+    "DataLost",
+    "MessagesGone",
+    "SourceFailed",
+    "StreamGone",
+    "StreamReplaced",
+    "report_loss",
+]
 
 _HINT: Final = (
     "Set failOnDataLoss=false to continue with the remaining data, or start again with another "
@@ -57,3 +65,9 @@ class MessagesGone(DataLost):
         "stream {stream!r} has no messages from {offset} on: a snapshot covers them "
         "(bootstrap=true reads it). " + _HINT
     )
+
+
+def report_loss(options: ReadOptions, lost: DataLost) -> None:
+    """Raise an error about missing data, unless `failOnDataLoss` is false."""
+    if options.fail_on_data_loss:
+        raise lost from None

@@ -7,7 +7,7 @@ the sink send the same messages.
 """
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
@@ -129,16 +129,16 @@ def _partition_bytes(ranges: Sequence[OffsetRange], target: int, count_min: int)
 
 def split_points(
     ranges: Sequence[OffsetRange], target: int, count_min: int
-) -> list[tuple[int, list[int]]]:
-    """The index of each range to split, and the approximate bytes to split it at."""
+) -> dict[int, list[int]]:
+    """The approximate bytes to split ranges at, by the index of the range."""
     size = _partition_bytes(ranges, target, count_min)
     ratio = SPLIT_RATIO if len(ranges) >= count_min else 1.0
-    points = []
+    points = {}
     for index, each in enumerate(ranges):
         if each.is_tailrace and each.messages > 1 and each.bytes > ratio * size:
             start = _offset(each.start)[1]
             count = min(ceil((each.bytes + STREAM_BYTES) / size), each.messages)
-            points.append((index, [start + each.bytes * at // count for at in range(1, count)]))
+            points[index] = [start + each.bytes * at // count for at in range(1, count)]
     return points
 
 
@@ -156,18 +156,18 @@ def assign(
     ranges: Sequence[OffsetRange],
     target: int,
     count_min: int,
-    boundaries: Callable[[int], Sequence[str]],
+    boundaries: Mapping[int, Sequence[str]],
 ) -> list[tuple[OffsetRange, ...]]:
     """
     The ranges of each partition, in order: large ranges are split, small ones grouped.
 
-    `boundaries` returns, by the index of a range, the offsets to split it at.
+    `boundaries` has the offsets to split ranges at, by the index of the range.
     """
     size: float = _partition_bytes(ranges, target, count_min)
     pieces = [
         piece
         for index, whole in enumerate(ranges)
-        for piece in (_split(whole, boundaries(index)) if whole.is_tailrace else (whole,))
+        for piece in (_split(whole, boundaries.get(index, ())) if whole.is_tailrace else (whole,))
     ]
     partitions = _grouped(pieces, size)
     while len(partitions) < min(count_min, len(pieces)):

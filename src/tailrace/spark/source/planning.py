@@ -16,8 +16,8 @@ from pyspark.sql.datasource import InputPartition
 from tailrace.client import NotFound, Place, Refused
 from tailrace.protocol.offset import START
 from tailrace.spark.options import LATEST, OptionInvalid, ReadOptions
-from tailrace.spark.source.catalog import BEGINNING, Catalog, StreamInfo, resolve
-from tailrace.spark.source.errors import DataLost, StreamGone, StreamReplaced
+from tailrace.spark.source.catalog import BEGINNING, Catalog, StreamInfo
+from tailrace.spark.source.errors import DataLost, StreamGone, StreamReplaced, report_loss
 from tailrace.spark.source.offset_ranges import (
     OffsetRange,
     PartialRange,
@@ -47,12 +47,7 @@ class Planner:
     def __init__(self, catalog: Catalog, options: ReadOptions) -> None:
         self.catalog = catalog
         self._options = options
-        if not catalog.is_tailrace:
-            self._check_other_server()
-
-    def _check_other_server(self) -> None:
-        """Another server's offsets do not count messages, and it cannot find them by time."""
-        options = self._options
+        # Another server's offsets do not count messages, and it cannot find them by time.
         for name, value in (
             ("maxMessagesPerTrigger", options.max_messages),
             ("maxBytesPerTrigger", options.max_bytes),
@@ -60,7 +55,7 @@ class Planner:
             ("endingTimestamp", options.ending_ms),
             ("bootstrap", options.bootstrap or None),
         ):
-            if value is not None:
+            if value is not None and not catalog.is_tailrace:
                 raise OptionInvalid(name, "needs a Tailrace server")
 
     def check_found(self) -> None:
@@ -119,7 +114,12 @@ class Planner:
     def _at_time(self, time_ms: int) -> dict[str, str]:
         names = list(self.catalog.streams)
         places = [Place(self.catalog.name(name), time_ms=time_ms) for name in names]
-        return dict(zip(names, resolve(self.catalog.client, places), strict=True))
+        found = {}
+        for name, offset in zip(names, self.catalog.client.offsets(places), strict=True):
+            if isinstance(offset, Refused):
+                raise offset
+            found[name] = offset
+        return found
 
     def first_positions(self) -> ReadPositions:
         """The positions of a new streaming query."""
@@ -161,9 +161,9 @@ class Planner:
         return ranges, kept
 
     def _report(self, lost: DataLost, *, done: bool = False) -> None:
-        """Raise an error about missing data, unless it was all read or may be missing."""
-        if self._options.fail_on_data_loss and not done:
-            raise lost
+        """Report missing data, unless it was all read."""
+        if not done:
+            report_loss(self._options, lost)
 
     def _is_same(self, position: ReadPosition, info: StreamInfo) -> bool:
         # Offsets sort as text (§6).
@@ -255,14 +255,14 @@ class Planner:
         points = split_points(ranges, target, count_min)
         places = [
             Place(self.catalog.name(ranges[index].stream), byte=byte)
-            for index, bytes_ in points
+            for index, bytes_ in points.items()
             for byte in bytes_
         ]
         offsets = self.catalog.client.offsets(places) if places else []
         # A missing stream is not split; its reader reports it.
         found = iter([BEGINNING if isinstance(each, Refused) else each for each in offsets])
-        boundaries = {index: [next(found) for _ in bytes_] for index, bytes_ in points}
-        tasks = assign(ranges, target, count_min, lambda index: boundaries.get(index, ()))
+        boundaries = {index: [next(found) for _ in bytes_] for index, bytes_ in points.items()}
+        tasks = assign(ranges, target, count_min, boundaries)
         return [SourcePartition(task, self.catalog.is_tailrace) for task in tasks]
 
 

@@ -262,18 +262,18 @@ CUT_OFF = RangeError(1, 410, "offset-gone", "a snapshot covers it", None)
 
 
 @pytest.mark.parametrize(
-    ("told", "result"),
+    ("errors", "result"),
     [([CUT_OFF], ("superseded", "offset-gone")), ([], ("failed", "stream-incomplete"))],
 )
 def test_an_incomplete_stream_is_not_published(
     client: Client,
     bucket: Bucket,
     monkeypatch: pytest.MonkeyPatch,
-    told: list[RangeError],
+    errors: list[RangeError],
     result: tuple[str, str],
 ) -> None:
     """Messages of a stream are missing; the reason comes after the next stream, or never."""
     batch = rows([0, 0, 1, 2, 2], [b'{"id":1}'] * 5)
-    monkeypatch.setattr(fold_task, "read_rows", lambda *_: iter([batch, *told]))
+    monkeypatch.setattr(fold_task, "read_rows", lambda *_: iter([batch, *errors]))
     assert outcomes(run(client, due(bucket))) == {**ALL_FOLDED, "b": result}
     assert bucket.stream("b").head().snapshot_offset is None

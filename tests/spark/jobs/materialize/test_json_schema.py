@@ -142,7 +142,7 @@ def test_long_widens_to_double_and_inexact_values_are_rescued() -> None:
 
 
 def test_longs_are_kept_where_a_double_would_round() -> None:
-    """Every place of a long that became a double is found, also in lists, and can be undone."""
+    """Every long that became a double is found, also in lists, and can be undone."""
     longs = widened(EMPTY, {"a.b": 1, "in": {"c": 2, "d": 3}, "of": [{"e": 4}], "g": [5], "s": ""})
     doubles = widened(longs, {"a.b": 1.5, "in": {"c": 2.5}, "of": [{"e": 4.5}], "g": [0.5], "h": 1})
     paths = longs_to_doubles(spark_type(longs), spark_type(doubles))

@@ -40,7 +40,6 @@ def append(client: Client) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("format", ["parquet", "iceberg", "delta"])
 def test_a_table_follows_its_messages(
     spark: "SparkSession", server: ServerProcess, client: Client, append: Any,
@@ -87,7 +86,6 @@ def test_a_table_follows_its_messages(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_a_batch_that_failed_between_the_two_tables_is_completed(
     spark: "SparkSession", server: ServerProcess, append: Any, tmp_path: Path
 ) -> None:
@@ -116,7 +114,6 @@ def test_a_batch_that_failed_between_the_two_tables_is_completed(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("format", ["parquet", "iceberg"])
 def test_no_stored_integer_is_rounded(
     spark: "SparkSession", server: ServerProcess, append: Any, tmp_path: Path, format: str

@@ -16,26 +16,25 @@ with messages of exactly the same sizes.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from tailrace.spark.connection import connect
 from tailrace.spark.folds import FoldSpec
 from tailrace.spark.jobs.fold.plan import DuePolicy, FoldPlan, PlanEntry, group, plan
 from tailrace.spark.jobs.fold.results import (
     PLANNED,
-    RESULT_SQL,
     SKIPPED,
     FoldResult,
     StreamFold,
-    entries_of,
-    entries_table,
-    results_batch,
     unfolded,
 )
 from tailrace.spark.jobs.fold.task import FoldTask
+from tailrace.spark.jobs.parameters import takes
 from tailrace.spark.options import ConnectionOptions
 from tailrace.spark.progress import Watch
 
@@ -50,27 +49,10 @@ GROUPS_PER_CORE: Final = 4
 _RESULTS_PER_BATCH: Final = 500
 
 
-def fold(
-    spark: "SparkSession",
-    *,
-    url: str,
-    bucket: str,
-    fold: str,
-    key: str | None = None,
-    prefix: str = "",
-    pattern: str | None = None,
-    min_bytes: int | None = None,
-    min_messages: int | None = None,
-    min_age_s: float | None = None,
-    adopt: bool = False,
-    dry_run: bool = False,
-    token: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    timeout_s: float = 30.0,
-    watch: Watch | None = None,
-) -> FoldResult:
+@dataclass(frozen=True, kw_only=True)
+class FoldJob(ConnectionOptions):
     """
-    Fold the streams of a bucket and publish their states as snapshots.
+    The parameters of `fold`.
 
     Args:
         fold: last-write-wins, state, merge-patch, concat, or `module:function`, which every worker
@@ -82,52 +64,51 @@ def fold(
             of them is enough; without any, new data is enough.
         adopt: Continue from snapshots of unknown origin that look like states of this fold.
         dry_run: Plan only.
+    """
+
+    bucket: str
+    fold: str
+    key: str | None = None
+    prefix: str = ""
+    pattern: str | None = None
+    min_bytes: int | None = None
+    min_messages: int | None = None
+    min_age_s: float | None = None
+    adopt: bool = False
+    dry_run: bool = False
+    watch: Watch | None = None
+
+
+@takes(FoldJob)
+def fold(spark: "SparkSession", job: FoldJob) -> FoldResult:
+    """
+    Fold the streams of a bucket and publish their states as snapshots.
 
     Raises:
         FoldInvalid: There is no such fold.
         NotFound: There is no such bucket.
         FoldUnsupported: It is not a Tailrace server.
     """
-    spec = FoldSpec.of(fold, key)
-    policy = DuePolicy(min_bytes, min_messages, min_age_s)
-    connection = ConnectionOptions(url=url, token=token, headers=headers or {}, timeout_s=timeout_s)
+    spec = FoldSpec.of(job.fold, job.key)
+    policy = DuePolicy(job.min_bytes, job.min_messages, job.min_age_s)
     now_ms = int(time.time() * 1000)
-    with connect(connection) as client:
+    with connect(job) as client:
+        bucket = client.bucket(job.bucket)
         planned = plan(
-            client.bucket(bucket), bucket, spec, policy, now_ms, prefix=prefix, pattern=pattern
+            bucket, job.bucket, spec, policy, now_ms, prefix=job.prefix, pattern=job.pattern
         )
-    if dry_run:
+    if job.dry_run:
         results = [unfolded(entry, PLANNED) for entry in planned.due]
     else:
-        run = _FoldRun(connection, FoldTask(spec, adopt))
-        results = _run(spark, run, planned.due, watch)
+        results = _run(spark, job, FoldTask(spec, job.adopt), planned.due)
     return _result(planned, results)
 
 
-@dataclass(frozen=True)
-class _FoldRun:
-    """The parameters that Spark sends to tasks."""
-
-    connection: ConnectionOptions
-    task: FoldTask
-
-    def mapper(
-        self, count: Callable[[int], object]
-    ) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
-        def run(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-            with connect(self.connection) as client:
-                for batch in batches:
-                    results = self.task.fold_streams(client, entries_of(batch), count)
-                    while some := list(islice(results, _RESULTS_PER_BATCH)):
-                        yield results_batch(some)
-
-        return run
-
-
 def _run(
-    spark: "SparkSession", run: _FoldRun, entries: Sequence[PlanEntry], watch: Watch | None
+    spark: "SparkSession", job: FoldJob, task: FoldTask, entries: Sequence[PlanEntry]
 ) -> list[StreamFold]:
-    """Fold all streams, one group per task."""
+    """Fold all streams, one group per Spark task. Entries and results travel as JSON."""
+    import pyarrow as pa
     from pyspark.sql import functions as F
 
     if not entries:
@@ -135,13 +116,27 @@ def _run(
     context = spark.sparkContext
     groups = group(entries, GROUPS_PER_CORE * context.defaultParallelism)
     done = context.accumulator(0)
-    if watch is not None:
-        watch.count_by(lambda: int(done.value))
-    rows = spark.createDataFrame(entries_table(groups))
+    if job.watch is not None:
+        job.watch.count_by(lambda: int(done.value))
+    # The watch stays on the driver: it cannot be sent to tasks.
+    connection = replace(job, watch=None)
+
+    def run(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        with connect(connection) as client:
+            for batch in batches:
+                texts = batch.column("entry").to_pylist()
+                planned = [msgspec.json.decode(text, type=PlanEntry) for text in texts]
+                results = task.fold_streams(client, planned, done.add)
+                while some := list(islice(results, _RESULTS_PER_BATCH)):
+                    yield pa.record_batch([[*map(msgspec.json.encode, some)]], names=["result"])
+
+    rows = [(at, msgspec.json.encode(each)) for at, some in enumerate(groups) for each in some]
+    numbers, encoded = zip(*rows, strict=True)
+    table = pa.table({"group": pa.array(numbers, pa.int32()), "entry": pa.array(encoded)})
     # By id, not by hash: a hash could put two groups into one task.
-    tasks = rows.repartitionById(len(groups), F.col("group"))
-    found = tasks.mapInArrow(run.mapper(done.add), RESULT_SQL).collect()
-    return [StreamFold(*row) for row in found]
+    tasks = spark.createDataFrame(table).repartitionById(len(groups), F.col("group"))
+    found = tasks.mapInArrow(run, "result binary").collect()
+    return [msgspec.json.decode(bytes(row["result"]), type=StreamFold) for row in found]
 
 
 def _result(planned: FoldPlan, results: Iterable[StreamFold]) -> FoldResult:

@@ -1,28 +1,37 @@
-"""The results of a fold, and the conversion of plan entries and results to Arrow."""
+"""
+The results of a fold. The outcome of a stream whose fold failed:
+
+    410                                 there is a later snapshot           superseded
+    409 when publishing                 another snapshot at this offset     superseded
+    404                                 the stream was deleted, or expired  gone
+    the offset is past the tail,        the stream was deleted and created
+    or inside a message                 again                               gone
+    any other error                                                         failed
+"""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
+from tailrace.client import AnswerInvalid, Refused, Unreachable
+from tailrace.exceptions import TailraceError
+from tailrace.spark.folds import MessageRefused, StateRefused
 from tailrace.spark.jobs.fold.plan import PlanEntry
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = [
     "FAILED",
     "FOLDED",
     "GONE",
     "PLANNED",
-    "RESULT_SQL",
     "SKIPPED",
     "SUPERSEDED",
     "FoldResult",
+    "SnapshotForeign",
+    "SnapshotReplaced",
     "StreamFold",
-    "entries_of",
-    "entries_table",
-    "results_batch",
+    "StreamIncomplete",
+    "outcome_of",
     "unfolded",
 ]
 
@@ -33,15 +42,13 @@ FAILED: Final = "failed"
 SKIPPED: Final = "skipped"
 PLANNED: Final = "planned"
 
-RESULT_SQL: Final = (
-    "bucket string, stream string, outcome string, messages long, bytes_before long, "
-    "bytes_after long, offset string, code string, error string"
-)
+_OF_ANOTHER_STREAM: Final = ("offset-beyond-tail", "offset-misaligned", "snapshot-beyond-tail")
+_TEXT_CHARS_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFold:
-    """The result of one stream; the fields are the columns of `RESULT_SQL`."""
+    """The result of one stream."""
 
     bucket: str
     stream: str
@@ -80,10 +87,6 @@ class FoldResult:
     not_due: int
 
     @property
-    def ok(self) -> bool:
-        return not self.failures
-
-    @property
     def failures(self) -> list[StreamFold]:
         return [stream for stream in self.streams if stream.outcome == FAILED]
 
@@ -109,33 +112,57 @@ class FoldResult:
         return (stream for stream in self.streams if stream.outcome in (FOLDED, PLANNED))
 
 
-def entries_table(groups: Sequence[Sequence[PlanEntry]]) -> "pa.Table":
-    """Plan entries as rows, each with its group number."""
-    import pyarrow as pa
+class SnapshotForeign(TailraceError):
+    """The stream's snapshot was not made by this fold."""
 
-    rows = [(number, *astuple(entry)) for number, found in enumerate(groups) for entry in found]
-    names = ("group", *(field.name for field in fields(PlanEntry)))
-    kinds = (pa.int32(), *(pa.string(),) * 5, pa.int64())
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-    return pa.table(arrays, names=list(names))
-
-
-def entries_of(batch: "pa.RecordBatch") -> list[PlanEntry]:
-    """The inverse of `entries_table`, for some of the rows."""
-    columns = [batch.column(field.name).to_pylist() for field in fields(PlanEntry)]
-    return [PlanEntry(*row) for row in zip(*columns, strict=True)]
+    message = (
+        "its snapshot is {snapshot_type!r}, not {wanted_type!r}: use the same fold as before, "
+        "or, if the snapshot is a state of this fold, adopt it"
+    )
+    snapshot_type: str
+    wanted_type: str
 
 
-def results_batch(results: Sequence[StreamFold]) -> "pa.RecordBatch":
-    import pyarrow as pa
+class SnapshotReplaced(TailraceError):
+    """The stream has another snapshot than the plan saw."""
 
-    columns = [column.split() for column in RESULT_SQL.split(", ")]
-    arrays = [
-        pa.array(
-            [getattr(result, name) for result in results],
-            pa.int64() if kind == "long" else pa.string(),
-        )
-        for name, kind in columns
-    ]
-    return pa.record_batch(arrays, names=[name for name, _ in columns])
+    message = "its snapshot was at {planned} and is at {found} now"
+    planned: str
+    found: str
+
+
+class StreamIncomplete(TailraceError):
+    """The number of messages received is not the number between the two offsets."""
+
+    message = "{received} messages came instead of {expected}; nothing was published"
+    expected: int
+    received: int
+
+
+_CODES: Final[dict[type[Exception], str]] = {
+    Unreachable: "unreachable",
+    AnswerInvalid: "answer-invalid",
+    MessageRefused: "message-refused",
+    StateRefused: "state-refused",
+    SnapshotForeign: "snapshot-foreign",
+    StreamIncomplete: "stream-incomplete",
+}
+
+
+def outcome_of(error: Exception) -> tuple[str, str, str]:
+    """The outcome, a code and a text."""
+    text = (error.reason if isinstance(error, MessageRefused) else str(error))[:_TEXT_CHARS_MAX]
+    if isinstance(error, Refused):
+        return (*_by_status(error.status, error.code), text)
+    if isinstance(error, SnapshotReplaced):
+        return SUPERSEDED, "snapshot-replaced", text
+    return FAILED, _CODES.get(type(error), "failed"), text
+
+
+def _by_status(status: int, code: str | None) -> tuple[str, str]:
+    named = code or f"status-{status}"
+    if status == 404 or code in _OF_ANOTHER_STREAM:
+        return GONE, named
+    if status in (409, 410):
+        return SUPERSEDED, named
+    return FAILED, named

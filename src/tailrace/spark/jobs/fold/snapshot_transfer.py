@@ -9,14 +9,14 @@ memory are bounded by number and by bytes, in both directions.
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import Final
 
-from tailrace.client import Client, Snapshot, Stream
+from tailrace.client import Client, Snapshot
+from tailrace.spark.connection import stream_of
 from tailrace.spark.jobs.fold.plan import PlanEntry
 from tailrace.spark.jobs.fold.results import StreamFold
 
-__all__ = ["SnapshotTransfer", "stream_of"]
+__all__ = ["SnapshotTransfer"]
 
 AT_ONCE: Final = 8
 PENDING_BYTES_MAX: Final = 32 << 20
@@ -34,15 +34,7 @@ class SnapshotTransfer:
         """The first entry whose snapshot was not requested yet."""
         self._publishing: deque[tuple[int, Future[StreamFold]]] = deque()
 
-    def __enter__(self) -> "SnapshotTransfer":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
 
     # -- before --------------------------------------------------------------------------------
@@ -59,7 +51,7 @@ class SnapshotTransfer:
         while self._next < len(self._entries) and (self._next == index or self._has_room()):
             entry = self._entries[self._next]
             if entry.snapshot_bytes is not None:
-                stream = stream_of(self._client, entry)
+                stream = stream_of(self._client, entry.bucket, entry.stream)
                 self._fetched[self._next] = self._threads.submit(stream.snapshot)
             self._next += 1
         found = self._fetched.pop(index, None)
@@ -87,7 +79,3 @@ class SnapshotTransfer:
             if not is_over and not self._publishing[0][1].done():
                 return
             yield self._publishing.popleft()[1].result()
-
-
-def stream_of(client: Client, entry: PlanEntry) -> Stream:
-    return client.bucket(entry.bucket).stream(entry.stream)

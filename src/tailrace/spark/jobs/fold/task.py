@@ -15,7 +15,7 @@ Memory holds the state of one stream, some of its messages, and a few snapshots 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, pairwise
@@ -25,17 +25,19 @@ from typing import Any
 import pyarrow.compute as pc
 
 from tailrace.client import Client, Place, Refused, Snapshot, StreamName, TailraceError
+from tailrace.spark.connection import stream_of
 from tailrace.spark.folds import Fold, FoldSpec, MessageRefused
-from tailrace.spark.jobs.fold.outcome import (
-    FOLD_ERRORS,
+from tailrace.spark.jobs.fold.plan import PlanEntry
+from tailrace.spark.jobs.fold.results import (
+    FOLDED,
     SnapshotForeign,
     SnapshotReplaced,
+    StreamFold,
     StreamIncomplete,
     outcome_of,
+    unfolded,
 )
-from tailrace.spark.jobs.fold.plan import PlanEntry
-from tailrace.spark.jobs.fold.results import FOLDED, StreamFold, unfolded
-from tailrace.spark.jobs.fold.snapshot_transfer import SnapshotTransfer, stream_of
+from tailrace.spark.jobs.fold.snapshot_transfer import SnapshotTransfer
 from tailrace.spark.rows import Range, RangeError, read_rows
 
 __all__ = ["FoldTask"]
@@ -63,7 +65,7 @@ class FoldTask:
         """
         reader = _MessageReader(client, entries, count)
         left = set(range(len(entries)))
-        with SnapshotTransfer(client, entries) as snapshots:
+        with closing(SnapshotTransfer(client, entries)) as snapshots:
             for index, pieces in groupby(reader.pieces(), itemgetter(0)):
                 entry = entries[index]
                 try:
@@ -71,7 +73,7 @@ class FoldTask:
                 except StreamIncomplete:
                     # The reason is reported later, after the messages of other streams.
                     continue
-                except FOLD_ERRORS as error:
+                except TailraceError as error:
                     yield _ended(client, entry, error)
                 else:
                     publish = partial(self._publish, client, entry, data)
@@ -85,8 +87,7 @@ class FoldTask:
         self, entry: PlanEntry, fetch: Callable[[], Snapshot | None], pieces: Iterable[Piece]
     ) -> bytes:
         """The state of a stream at the planned tail."""
-        fold = self.spec.new(entry.content_type)
-        fold.start(self._initial_state(entry, fetch()))
+        fold = self.spec.new(entry.content_type, self._initial_state(entry, fetch()))
         messages = 0
         for _, values in pieces:
             messages += _take(fold, values, messages)
@@ -108,7 +109,7 @@ class FoldTask:
     def _publish(self, client: Client, entry: PlanEntry, data: bytes) -> StreamFold:
         kind = self.spec.snapshot_type(entry.content_type)
         try:
-            stream_of(client, entry).publish_snapshot(data, entry.until, kind)
+            stream_of(client, entry.bucket, entry.stream).publish_snapshot(data, entry.until, kind)
         except TailraceError as error:
             return _ended(client, entry, error)
         return StreamFold(
@@ -184,9 +185,8 @@ def _ended(client: Client, entry: PlanEntry, error: Exception) -> StreamFold:
 
 def _offset(client: Client, entry: PlanEntry, index: int) -> str | None:
     """The offset of a message, or None if it cannot be found."""
-    place = Place(_name(entry), message=entry.first_message + index)
     with suppress(TailraceError):
-        (found,) = client.offsets([place])
+        (found,) = client.offsets([Place(_name(entry), message=entry.first_message + index)])
         return found if isinstance(found, str) else None
     return None
 

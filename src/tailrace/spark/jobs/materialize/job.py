@@ -18,7 +18,7 @@ the batch completes it.
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tailrace.spark.jobs.materialize.json_schema import (
     COLUMNS_MAX,
@@ -37,6 +37,7 @@ from tailrace.spark.jobs.materialize.tasks import (
     make_rows,
     table_schema,
 )
+from tailrace.spark.jobs.parameters import takes
 from tailrace.spark.jobs.stream_to_table import MicroBatch, TableJob, TableJobResult, TableRun
 from tailrace.spark.tables import Committed, Table, TableShared, open_table
 from tailrace.spark.tables.files import local_path, read_json, write_json
@@ -64,19 +65,16 @@ class MaterializeJob(TableJob):
     columns_max: int = COLUMNS_MAX
 
 
-def materialize(spark: "SparkSession", **parameters: Any) -> TableJobResult:
+@takes(MaterializeJob)
+def materialize(spark: "SparkSession", job: MaterializeJob) -> TableJobResult:
     """
     Add new messages of the JSON streams of a bucket, or of single streams, to a table.
-
-    Args:
-        parameters: The fields of `MaterializeJob`.
 
     Raises:
         BatchDiffers, CheckpointTaken, SourceTaken, SourceChanged: The checkpoint does not belong
             to the table.
         TableError: A table cannot be written.
     """
-    job = MaterializeJob(**parameters)
     path = job.path
     dead_letters = local_path(job.dead_letters or path.with_name(f"{path.name}-dead-letters"))
     if dead_letters == path:

@@ -117,39 +117,32 @@ def _part(raw: bytes, of: Type) -> tuple[Any, str | None]:
 def _converter(of: Type) -> Callable[[Any], Any]:
     """A function that converts a decoded value for Arrow, or raises `TypeMismatch`."""
     if isinstance(of, ListOf):
-        return _list_converter(_converter(of.element))
+        convert_element = _converter(of.element)
+
+        def to_list(value: Any) -> list[Any]:
+            if type(value) is not list:
+                raise TypeMismatch
+            return [None if item is None else convert_element(item) for item in value]
+
+        return to_list
     if isinstance(of, Struct):
         fields = {field.name: (field.column, _converter(field.type)) for field in of.fields}
-        return _struct_converter(fields)
-    return _SCALARS[of]
 
-
-def _list_converter(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def to_list(value: Any) -> list[Any]:
-        if type(value) is not list:
-            raise TypeMismatch
-        return [None if item is None else convert(item) for item in value]
-
-    return to_list
-
-
-def _struct_converter(
-    fields: dict[str, tuple[str, Callable[[Any], Any]]],
-) -> Callable[[Any], Any]:
-    def to_struct(value: Any) -> Values:
-        if type(value) is not dict:
-            raise TypeMismatch
-        columns = {}
-        for name, item in value.items():
-            if item is None:
-                continue
-            if name not in fields:
+        def to_struct(value: Any) -> Values:
+            if type(value) is not dict:
                 raise TypeMismatch
-            column, convert = fields[name]
-            columns[column] = convert(item)
-        return columns
+            columns = {}
+            for name, item in value.items():
+                if item is None:
+                    continue
+                if name not in fields:
+                    raise TypeMismatch
+                column, convert = fields[name]
+                columns[column] = convert(item)
+            return columns
 
-    return to_struct
+        return to_struct
+    return _SCALARS[of]
 
 
 def _to_long(value: Any) -> int:

@@ -108,13 +108,9 @@ def infer(value: Any, depth: int = 0) -> Type | None:
             EMPTY, [(name, of) for name, of in found if of is not None], (), _ColumnBudget()
         )
         return struct if struct.fields else None
-    return _infer_list(value, depth)
-
-
-def _infer_list(values: list[Any], depth: int) -> Type | None:
     element: Type | None = None
-    for value in values:
-        of = infer(value, depth + 1)
+    for item in value:
+        of = infer(item, depth + 1)
         if of is not None:
             element = of if element is None else _widen(element, of, _ColumnBudget())
     return None if element is None else ListOf(element)

@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from tailrace.spark.jobs.materialize.json_rows import JsonRows, decode_object, why_not_object
 from tailrace.spark.jobs.materialize.json_schema import (
@@ -59,10 +62,11 @@ def find_schema(stored: Any, columns_max: int) -> Task:
         before = schema = load_struct(stored)
         rows = JsonRows(schema)
         for batch in batches:
-            for value in _objects(batch):
-                if rows.fits(value):
+            for value in _split(batch, objects=True)[0].column("value").to_pylist():
+                message = decode_object(value)
+                if message is None or rows.fits(message):
                     continue
-                found = infer(value)
+                found = infer(message)
                 wider = widen(schema, found, columns_max=columns_max) if found else schema  # type: ignore[arg-type]
                 if wider != schema:
                     schema, rows = wider, JsonRows(wider)
@@ -82,7 +86,8 @@ def make_rows(stored: Any) -> Task:
 
     def task(batches: Iterable[Any]) -> Iterator[Any]:
         schema = load_struct(stored)
-        rows, types = JsonRows(schema), _arrow_schema(table_schema(schema))
+        types = to_arrow_schema(StructType.fromJson(table_schema(schema)), timezone="UTC")
+        rows = JsonRows(schema)
         for batch in batches:
             yield _typed(_split(batch, objects=True)[0], rows, types)
 
@@ -118,24 +123,7 @@ def _split(batch: Any, *, objects: bool) -> tuple[Any, list[str | None]]:
     return batch.filter(pa.array(keep, pa.bool_())), kept
 
 
-def _objects(batch: Any) -> Iterator[dict[str, Any]]:
-    rows, _ = _split(batch, objects=True)
-    for value in rows.column("value").to_pylist():
-        found = decode_object(value)
-        if found is not None:
-            yield found
-
-
-def _arrow_schema(schema: SchemaJson) -> Any:
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
-
-    return to_arrow_schema(StructType.fromJson(schema), timezone="UTC")
-
-
 def _partition() -> int:
-    from pyspark import TaskContext
-
     context = TaskContext.get()
     # Outside of Spark there is one partition.
     return 0 if context is None else context.partitionId()

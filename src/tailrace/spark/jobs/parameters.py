@@ -1,11 +1,38 @@
-"""The streams that a job reads."""
+"""The parameters of jobs: one dataclass each, whose fields are the keyword arguments of the job."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from tailrace.spark.options import ConnectionOptions, data_source_options
 
-__all__ = ["StreamSelection"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["StreamSelection", "takes"]
+
+P = ParamSpec("P")
+J = TypeVar("J")
+R = TypeVar("R")
+
+
+def takes(
+    parameters: Callable[P, J],
+) -> "Callable[[Callable[[SparkSession, J], R]], Callable[Concatenate[SparkSession, P], R]]":
+    """A decorator: the job is called with the fields of its parameters as keyword arguments."""
+
+    def decorate(
+        run: "Callable[[SparkSession, J], R]",
+    ) -> "Callable[Concatenate[SparkSession, P], R]":
+        @wraps(run)
+        def job(spark: "SparkSession", /, *args: P.args, **kwargs: P.kwargs) -> R:
+            return run(spark, parameters(*args, **kwargs))
+
+        return job
+
+    return decorate
 
 
 @dataclass(frozen=True, kw_only=True)

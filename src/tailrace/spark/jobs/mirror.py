@@ -18,23 +18,25 @@ source stays at the target. Only the mirror may write to the target.
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace.client import Client, Conflict
 from tailrace.exceptions import ExitCode, TailraceError
 from tailrace.spark.connection import connect, is_tailrace_server
-from tailrace.spark.jobs.mirror.lifecycle import LifecycleMirror
-from tailrace.spark.jobs.stream_selection import StreamSelection
+from tailrace.spark.jobs.mirror_lifecycle import LifecycleMirror
+from tailrace.spark.jobs.parameters import StreamSelection, takes
 from tailrace.spark.jobs.streaming_query import POLL_INTERVAL_S, run_query
 from tailrace.spark.options import ConnectionOptions, data_source_options, read_options
+from tailrace.spark.progress import count_messages
 from tailrace.spark.source.read_positions import ReadPositions, load_positions
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-__all__ = ["PARTITIONS", "MirrorChanged", "MirrorResult", "MirrorUnsupported", "mirror"]
+__all__ = ["MirrorChanged", "MirrorJob", "MirrorResult", "MirrorUnsupported", "mirror"]
 
 PARTITIONS: Final = 8
 _CONFIGURATION: Final = "tailrace-mirror"
@@ -75,41 +77,10 @@ class MirrorResult:
     closed: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Configuration:
-    """Parameters that must not change between runs."""
-
-    partitions: int
-    bucket: str | None
-    target_bucket: str | None
-    target_url: str
-
-
-def mirror(
-    spark: "SparkSession",
-    *,
-    url: str,
-    target_url: str,
-    checkpoint: str,
-    bucket: str | None = None,
-    target_bucket: str | None = None,
-    streams: tuple[str, ...] = (),
-    prefix: str = "",
-    pattern: str | None = None,
-    partitions: int | None = None,
-    every_s: float | None = None,
-    max_messages: int | None = None,
-    min_partitions: int | None = None,
-    fail_on_data_loss: bool = True,
-    token: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    target_token: str | None = None,
-    target_headers: Mapping[str, str] | None = None,
-    timeout_s: float = 30.0,
-    stopped: Callable[[], bool] = lambda: False,
-) -> MirrorResult:
+@dataclass(frozen=True, kw_only=True)
+class MirrorJob(StreamSelection):
     """
-    Copy the streams of a bucket, or single streams by their paths, to another server.
+    The parameters of `mirror`.
 
     Args:
         checkpoint: The directory of the checkpoint; the next run continues from it.
@@ -121,41 +92,60 @@ def mirror(
         max_messages: The largest number of messages of a batch.
         min_partitions: The smallest number of tasks that read.
         stopped: Returns whether to end; called regularly.
+    """
+
+    target_url: str
+    checkpoint: str
+    target_bucket: str | None = None
+    partitions: int | None = None
+    every_s: float | None = None
+    max_messages: int | None = None
+    min_partitions: int | None = None
+    target_token: str | None = None
+    target_headers: Mapping[str, str] = field(default_factory=dict)
+    stopped: Callable[[], bool] = lambda: False
+
+
+@takes(MirrorJob)
+def mirror(spark: SparkSession, job: MirrorJob) -> MirrorResult:
+    """
+    Copy the streams of a bucket, or single streams by their paths, to another server.
 
     Raises:
         MirrorChanged: The checkpoint is of a mirror with another configuration.
         MirrorUnsupported: The source is not a Tailrace server, so its messages have no numbers.
     """
-    target_bucket = target_bucket or bucket
-    selection = StreamSelection(
-        url=url, token=token, headers=headers or {}, timeout_s=timeout_s, bucket=bucket,
-        streams=streams, prefix=prefix, pattern=pattern, fail_on_data_loss=fail_on_data_loss,
-    )  # fmt: skip
+    target_bucket = job.target_bucket or job.bucket
     target = ConnectionOptions(
-        url=target_url, token=target_token, headers=target_headers or {}, timeout_s=timeout_s
+        url=job.target_url,
+        token=job.target_token,
+        headers=job.target_headers,
+        timeout_s=job.timeout_s,
     )
-    reading = selection.source_options(
-        maxMessagesPerTrigger=max_messages, minPartitions=min_partitions
+    reading = job.source_options(
+        maxMessagesPerTrigger=job.max_messages, minPartitions=job.min_partitions
     )
     writing = data_source_options(
         target, bucket=target_bucket, createStreams="true", orderBy="message"
     )
-    with connect(selection) as source_client, connect(target) as target_client:
-        _check_numbered(source_client, streams)
-        configuration = _agree(spark, checkpoint, partitions, bucket, target_bucket, target_url)
+    with connect(job) as source_client, connect(target) as target_client:
+        _check_numbered(source_client, job.streams)
+        partitions = _agree(spark, job, target_bucket)
         if target_bucket is not None:
             with suppress(Conflict):
                 target_client.bucket(target_bucket).create()
         lifecycle = LifecycleMirror(
             source_client, target_client, read_options(reading), target_bucket
         )
-        rows = _rows(spark, reading, configuration)
-        writer = rows.writeStream.format("tailrace").options(**writing)
+        rows = spark.readStream.format("tailrace").options(**reading).load()
+        # Rule 1: one partition per stream. The sink sorts the rows of its partition.
+        rows = rows.select("stream", "content_type", "message", "value")
+        writer = rows.repartition(partitions, "stream").writeStream.format("tailrace")
         return run_query(
-            writer,
-            checkpoint,
-            every_s,
-            lambda query: _follow(spark, query, lifecycle, checkpoint, stopped),
+            writer.options(**writing),
+            job.checkpoint,
+            job.every_s,
+            lambda query: _follow(spark, query, lifecycle, job),
         )
 
 
@@ -169,57 +159,26 @@ def _check_numbered(source: Client, streams: tuple[str, ...]) -> None:
         raise MirrorUnsupported(source.url)
 
 
-def _rows(
-    spark: "SparkSession", reading: dict[str, str], configuration: _Configuration
-) -> "DataFrame":
-    """Rule 1: one partition per stream. The sink sorts the rows of its partition."""
-    from pyspark.sql import functions as F
-
-    rows = spark.readStream.format("tailrace").options(**reading).load()
-    return rows.select(
-        F.lit(configuration.target_bucket).cast("string").alias("bucket"),
-        "stream",
-        "content_type",
-        "message",
-        "value",
-    ).repartition(configuration.partitions, "stream")
-
-
 def _follow(
-    spark: "SparkSession",
-    query: "StreamingQuery",
+    spark: SparkSession,
+    query: StreamingQuery,
     lifecycle: LifecycleMirror,
-    checkpoint: str,
-    stopped: Callable[[], bool],
+    job: MirrorJob,
 ) -> MirrorResult:
     """Mirror the lifecycle of streams after batches, until the query ends."""
     counts: dict[int, int] = {}
     mirrored: str | None = None
-    while not (ended := query.awaitTermination(POLL_INTERVAL_S)) and not stopped():  # type: ignore[arg-type]
-        end = _count_messages(query, counts)
+    while not (ended := query.awaitTermination(POLL_INTERVAL_S)) and not job.stopped():  # type: ignore[arg-type]
+        last = count_messages(query, counts)
+        end = None if last is None else last["sources"][0]["endOffset"]
         if end is not None and end != mirrored:
             lifecycle.update(_positions(end))
             mirrored = end
-    _count_messages(query, counts)
+    count_messages(query, counts)
     if ended:
-        lifecycle.update(_committed(spark, checkpoint))
+        lifecycle.update(_committed(spark, job.checkpoint))
     batches = [count for count in counts.values() if count]
     return MirrorResult(len(batches), sum(batches), lifecycle.created, lifecycle.closed)
-
-
-def _count_messages(query: "StreamingQuery", counts: dict[int, int]) -> str | None:
-    """Count the messages of the latest batches; returns the end offset of the last one."""
-    last = query.lastProgress
-    if last is None:
-        return None
-    # All of them only if some were missed: each contains the positions of every stream.
-    missed = last["batchId"] > max(counts, default=-1) + 1
-    for progress in query.recentProgress if missed else (last,):
-        batch, count = progress["batchId"], progress["numInputRows"]
-        # An idle query reports its next batch, with no rows yet.
-        counts[batch] = max(counts.get(batch, 0), count)
-    end: str | None = last["sources"][0]["endOffset"]
-    return end
 
 
 def _positions(offset: Any) -> ReadPositions:
@@ -231,7 +190,7 @@ def _positions(offset: Any) -> ReadPositions:
 # -- the checkpoint, which may be on any file system of Spark ------------------------------------
 
 
-def _committed(spark: "SparkSession", checkpoint: str) -> ReadPositions:
+def _committed(spark: SparkSession, checkpoint: str) -> ReadPositions:
     """The positions at the end of the last committed batch."""
     commits = _numbers(spark, f"{checkpoint}/commits")
     if not commits:
@@ -241,11 +200,8 @@ def _committed(spark: "SparkSession", checkpoint: str) -> ReadPositions:
     return _positions(lines[0].splitlines()[2])
 
 
-def _numbers(spark: "SparkSession", directory: str) -> list[int]:
+def _numbers(spark: SparkSession, directory: str) -> list[int]:
     """The batches of a log; temporary files have names of another form."""
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import functions as F
-
     try:
         files = spark.read.text(directory).select(F.col("_metadata.file_name")).distinct()
         return [int(name) for (name,) in files.collect() if name.isdecimal()]
@@ -253,35 +209,30 @@ def _numbers(spark: "SparkSession", directory: str) -> list[int]:
         return []
 
 
-def _agree(
-    spark: "SparkSession",
-    checkpoint: str,
-    partitions: int | None,
-    bucket: str | None,
-    target_bucket: str | None,
-    target_url: str,
-) -> _Configuration:
-    """The configuration of the checkpoint, which the first run stores."""
-    file = f"{checkpoint}/{_CONFIGURATION}"
+def _agree(spark: SparkSession, job: MirrorJob, target_bucket: str | None) -> int:
+    """The number of partitions. The parameters that must not change are in the checkpoint."""
+    file = f"{job.checkpoint}/{_CONFIGURATION}"
     found = _stored(spark, file)
-    count = partitions or (PARTITIONS if found is None else found.partitions)
-    asked = _Configuration(count, bucket, target_bucket, target_url)
+    given: dict[str, Any] = {
+        "partitions": job.partitions or (found or {}).get("partitions", PARTITIONS),
+        "bucket": job.bucket,
+        "target_bucket": target_bucket,
+        "target_url": job.target_url,
+    }
     if found is None:
-        rows = spark.createDataFrame([(json.dumps(asdict(asked)),)], "value string")
+        rows = spark.createDataFrame([(json.dumps(given),)], "value string")
         rows.coalesce(1).write.mode("overwrite").text(file)
-        return asked
-    for name, before in asdict(found).items():
-        if before != getattr(asked, name):
-            raise MirrorChanged(checkpoint, name, before, getattr(asked, name))
-    return found
+    for name, before in (found or {}).items():
+        if before != given[name]:
+            raise MirrorChanged(job.checkpoint, name, before, given[name])
+    partitions: int = given["partitions"]
+    return partitions
 
 
-def _stored(spark: "SparkSession", file: str) -> _Configuration | None:
-    from pyspark.errors import AnalysisException
-
+def _stored(spark: SparkSession, file: str) -> dict[str, Any] | None:
     try:
         line = spark.read.text(file).first()
     except AnalysisException:
         return None
     # None: the file was not completed, so no query has started.
-    return None if line is None else _Configuration(**json.loads(line[0]))
+    return None if line is None else json.loads(line[0])

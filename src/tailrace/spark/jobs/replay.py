@@ -20,14 +20,19 @@ rows, which keeps the boundaries of messages; the target numbers the messages it
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
 
 from tailrace.spark.jobs.archive import PARTITION_BY
-from tailrace.spark.jobs.replay.plan import (
+from tailrace.spark.jobs.parameters import takes
+from tailrace.spark.jobs.replay_plan import (
     PARTITIONS,
     ReplayAmbiguous,
+    ReplayChanged,
     ReplayPlan,
     ReplayUnsupported,
     agree,
@@ -37,10 +42,14 @@ from tailrace.spark.options import ConnectionOptions, data_source_options
 from tailrace.spark.tables import open_table
 from tailrace.spark.tables.files import alone, local_path, sync_file, write_json
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-__all__ = ["ReplayResult", "replay"]
+__all__ = [
+    "ReplayAmbiguous",
+    "ReplayChanged",
+    "ReplayJob",
+    "ReplayResult",
+    "ReplayUnsupported",
+    "replay",
+]
 
 # `total` counts the messages of all rounds, `messages` those of this one, which follow `after`.
 _BOUNDS: Final = "bucket string, stream string, last long, total long, after long, messages long"
@@ -55,24 +64,10 @@ class ReplayResult:
     rounds: int = 0
 
 
-def replay(
-    spark: "SparkSession",
-    *,
-    table: str | Path,
-    url: str,
-    replay_id: str,
-    format: str = "parquet",
-    bucket: str | None = None,
-    where: str | None = None,
-    partitions: int | None = None,
-    ttl_s: int | None = None,
-    token: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    timeout_s: float = 30.0,
-    table_options: Mapping[str, Any] | None = None,
-) -> ReplayResult:
+@dataclass(frozen=True, kw_only=True)
+class ReplayJob(ConnectionOptions):
     """
-    Send the rows of a table to their streams.
+    The parameters of `replay`.
 
     Args:
         replay_id: Rows sent under one id are stored once.
@@ -80,6 +75,22 @@ def replay(
         where: A condition on the rows, in SQL.
         partitions: The number of producers that share the streams; by default, as before, or 8.
         ttl_s: The time to live of streams that are created.
+    """
+
+    table: str | Path
+    replay_id: str
+    format: str = "parquet"
+    bucket: str | None = None
+    where: str | None = None
+    partitions: int | None = None
+    ttl_s: int | None = None
+    table_options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@takes(ReplayJob)
+def replay(spark: SparkSession, job: ReplayJob) -> ReplayResult:
+    """
+    Send the rows of a table to their streams.
 
     Raises:
         ReplayChanged: The replay id was used with another table, server, bucket or condition.
@@ -87,40 +98,32 @@ def replay(
         ReplayUnsupported: Messages of the table have no numbers.
         TableMissing, TableMismatch: There is no such table.
     """
-    path = local_path(table)
+    path = local_path(job.table)
     source = open_table(
-        format, path, partition_by=PARTITION_BY, create=False, **(table_options or {})
+        job.format, path, partition_by=PARTITION_BY, create=False, **job.table_options
     )
     if source.schema() is None:
         return ReplayResult()
-    directory = path / "_tailrace" / "replays" / safe_name(replay_id)
-    target = ConnectionOptions(url=url, token=token, headers=headers or {}, timeout_s=timeout_s)
-    asked = ReplayPlan(replay_id, url, bucket, where, partitions or PARTITIONS)
+    directory = path / "_tailrace" / "replays" / safe_name(job.replay_id)
+    given = ReplayPlan(job.replay_id, job.url, job.bucket, job.where, job.partitions or PARTITIONS)
     with alone(directory / "lock"):
-        plan = agree(directory, asked, partitions)
+        plan = agree(directory, given, job.partitions)
         rows = source.read(spark)
-        if where is not None:
-            rows = rows.where(where)
-        writing = data_source_options(target, ttl=ttl_s)
+        if job.where is not None:
+            rows = rows.where(job.where)
+        writing = data_source_options(job, ttl=job.ttl_s)
         return _ReplayRun(spark, directory, plan, rows, writing).run()
 
 
+@dataclass(frozen=True)
 class _ReplayRun:
     """One run: the interrupted round of an earlier run, then the new rows."""
 
-    def __init__(
-        self,
-        spark: "SparkSession",
-        directory: Path,
-        plan: ReplayPlan,
-        rows: "DataFrame",
-        writing: dict[str, str],
-    ) -> None:
-        self._spark = spark
-        self._directory = directory
-        self._plan = plan
-        self._rows = rows
-        self._writing = writing
+    _spark: SparkSession
+    _directory: Path
+    _plan: ReplayPlan
+    _rows: DataFrame
+    _writing: dict[str, str]
 
     def run(self) -> ReplayResult:
         done = ReplayResult()
@@ -134,8 +137,6 @@ class _ReplayRun:
 
     def _store_bounds(self, number: int) -> bool:
         """Store the bounds of the next round; false if there are no new rows."""
-        from pyspark.sql import functions as F
-
         streams = self._rows.groupBy("bucket", "stream").agg(
             F.min("message").alias("first"), F.max("message").alias("last"),
             F.count("*").alias("total"), F.count("message").alias("numbered"),
@@ -158,10 +159,8 @@ class _ReplayRun:
         finally:
             streams.unpersist()
 
-    def _sent(self, number: int) -> "DataFrame":
+    def _sent(self, number: int) -> DataFrame:
         """The bounds of all earlier rounds."""
-        from pyspark.sql import functions as F
-
         if number == 0:
             return self._spark.createDataFrame([], _BOUNDS)
         rounds = [str(self._directory / str(earlier)) for earlier in range(number)]
@@ -172,7 +171,7 @@ class _ReplayRun:
             .agg(F.max("last").alias("last"), F.max("total").alias("total"))
         )
 
-    def _keep(self, number: int, bounds: "DataFrame") -> bool:
+    def _keep(self, number: int, bounds: DataFrame) -> bool:
         """Store the bounds atomically (rule 1)."""
         temporary = self._directory / f".{number}"
         shutil.rmtree(temporary, ignore_errors=True)
@@ -187,12 +186,8 @@ class _ReplayRun:
         return True
 
     def _send(self, number: int, done: ReplayResult) -> ReplayResult:
-        from pyspark.sql import functions as F
-
         bounds = self._spark.read.schema(_BOUNDS).parquet(str(self._directory / str(number)))
-        count = bounds.agg(
-            F.sum("messages"), F.count("*"), F.count("bucket")
-        ).first()  # fmt: skip
+        count = bounds.agg(F.sum("messages"), F.count("*"), F.count("bucket")).first()
         assert count is not None
         messages, streams, with_bucket = count
         rows = self._round(bounds)
@@ -207,7 +202,7 @@ class _ReplayRun:
         write_json(self._directory / f"{number}.done", {"messages": messages, "streams": streams})
         return ReplayResult(done.messages + messages, done.streams + streams, done.rounds + 1)
 
-    def _round(self, bounds: "DataFrame") -> "DataFrame":
+    def _round(self, bounds: DataFrame) -> DataFrame:
         """The rows of a round."""
         rows = self._rows
         is_in = (rows["message"] > bounds["after"]) & (rows["message"] <= bounds["last"])
@@ -215,7 +210,7 @@ class _ReplayRun:
         names = ("bucket", "stream", "content_type", "message", "value")
         return chosen.select(*(rows[name] for name in names))
 
-    def _write(self, number: int, rows: "DataFrame") -> None:
+    def _write(self, number: int, rows: DataFrame) -> None:
         by = ("bucket", "stream") if "bucket" in rows.columns else ("stream",)
         (
             rows.repartition(self._plan.partitions, *by)
@@ -227,28 +222,25 @@ class _ReplayRun:
         )
 
 
-def _same_stream(one: "DataFrame", other: "DataFrame") -> "Column":
+def _same_stream(one: DataFrame, other: DataFrame) -> Column:
     # The bucket is null on the base surface, and null is not equal to null.
     return one["bucket"].eqNullSafe(other["bucket"]) & (one["stream"] == other["stream"])
 
 
-def _check_numbered(streams: "DataFrame") -> None:
+def _check_numbered(streams: DataFrame) -> None:
     """Rows are selected and ordered by their numbers."""
     without = streams.where("numbered < total").first()
     if without is not None:
         raise ReplayUnsupported(without["stream"])
 
 
-def _check_single(streams: "DataFrame", rows: "DataFrame") -> None:
+def _check_single(streams: DataFrame, rows: DataFrame) -> None:
     """
     Check that no stream was deleted and created again.
 
     More messages than numbers: some number occurs twice. Otherwise, a message whose offset does
     not follow the previous one, and which is older: a clock that was set back leaves no such gap.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     twice = streams.where("total > last - first + 1").first()
     if twice is None:
         order = Window.partitionBy("bucket", "stream").orderBy("message")
@@ -260,10 +252,8 @@ def _check_single(streams: "DataFrame", rows: "DataFrame") -> None:
         raise ReplayAmbiguous(twice["stream"])
 
 
-def _check_apart(streams: "DataFrame") -> None:
+def _check_apart(streams: DataFrame) -> None:
     """Check that no two buckets have a stream of the same name, if all go to one bucket."""
-    from pyspark.sql import functions as F
-
     named = streams.groupBy("stream").agg(F.collect_list(F.struct("bucket")).alias("of"))
     alike = named.where(F.size("of") > 1).first()
     if alike is not None:

@@ -81,17 +81,17 @@ class ReplayPlan:
     partitions: int
 
 
-def agree(directory: Path, asked: ReplayPlan, partitions: int | None) -> ReplayPlan:
+def agree(directory: Path, given: ReplayPlan, partitions: int | None) -> ReplayPlan:
     """The stored plan of the replay, which the first run stores."""
     file = directory / "replay.json"
     found = read_json(file)
     if found is None:
-        write_json(file, asdict(asked))
-        return asked
+        write_json(file, asdict(given))
+        return given
     for name, before in found.items():
-        now = getattr(asked, name)
+        now = getattr(given, name)
         if now != before and not (name == "partitions" and partitions is None):
-            raise ReplayChanged(asked.replay_id, name, before, now)
+            raise ReplayChanged(given.replay_id, name, before, now)
     return ReplayPlan(**found)
 
 
