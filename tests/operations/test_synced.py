@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.cli.files import write_whole
+from tailrace.cli.files import written
 from tailrace.engine.backup_format import (
     DATA,
     END,
@@ -65,7 +65,8 @@ def test_created_directories_are_synced(tmp_path: Path, synced: list[str]) -> No
 
 
 def test_a_file_is_synced_and_then_its_name(tmp_path: Path, synced: list[str]) -> None:
-    write_whole(tmp_path / "backup.tar", b"x")
+    with written(tmp_path / "backup.tar") as file:
+        file.write(b"x")
     first, second = synced
     assert first.endswith(".part")
     assert second == str(tmp_path)
@@ -83,5 +84,6 @@ def test_a_directory_that_cannot_be_synced_is_not_a_failure(
         fsync(number)
 
     monkeypatch.setattr(os, "fsync", refuse)
-    write_whole(tmp_path / "backup.tar", b"x")
+    with written(tmp_path / "backup.tar") as file:
+        file.write(b"x")
     assert (tmp_path / "backup.tar").read_bytes() == b"x"

@@ -118,8 +118,9 @@ class TestNesting:
         assert call(0) == call(400)
 
     @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
-    @pytest.mark.parametrize("depth", [100_000, 1_000_000])
-    def test_far_too_deep_is_refused(self, opening: bytes, closing: bytes, depth: int) -> None:
+    def test_far_too_deep_is_refused(self, opening: bytes, closing: bytes) -> None:
+        """The interpreter's limit applies; that of Python 3.14 depends on the C stack."""
+        depth = 1_000_000
         with pytest.raises(JsonInvalid):
             split_messages(opening * depth + b"1" + closing * depth)
         with pytest.raises(JsonInvalid):
