@@ -7,7 +7,7 @@ import asyncio
 from tailrace.engine.engine import Engine, Outcome
 from tailrace.engine.memory import MemoryStore
 from tailrace.protocol.state import Append, Create
-from tailrace.server.handlers.reads import ReadPosition
+from tailrace.server.handlers.reads import ReadStart
 from tailrace.server.message import Frame, Request
 from tailrace.server.service import Service, clock_ms
 from tailrace.server.settings import Settings
@@ -46,7 +46,7 @@ async def _end_before_start() -> None:
     service = Service(engine, Settings(engine="memory"))
     await _submit(engine, Create(id=engine.new_id(), content_type=TEXT, body=b"seen"))
     request = Request("GET", b"/v1/stream/s", b"", {}, b"")
-    response = service.live.sse(request, engine.find(KEY), ReadPosition(None), None)
+    response = service.live.sse(request, engine.find(KEY), ReadStart(None), None)
     assert response.live is not None
     for reader in list(service.live._waiting):
         reader.end()

@@ -29,7 +29,7 @@ from tailrace.server.handlers.bootstrap import BootstrapHandler
 from tailrace.server.handlers.buckets import BucketHandlers
 from tailrace.server.handlers.bulk.offsets import OffsetsHandler
 from tailrace.server.handlers.bulk.rows import RowsHandler
-from tailrace.server.handlers.reads import ReadHandlers, parse_position, parse_until
+from tailrace.server.handlers.reads import ReadHandlers, parse_read_start, parse_until
 from tailrace.server.handlers.snapshots import SnapshotHandlers
 from tailrace.server.handlers.ui import UiHandler
 from tailrace.server.handlers.writes import WriteHandlers
@@ -205,7 +205,7 @@ class Service:
         mode = query.get("live", "false")
         if mode not in ("false", "long-poll", "sse"):
             raise QueryInvalid("live", "must be long-poll, sse or false")
-        position = parse_position(query, live=mode != "false")
+        position = parse_read_start(query, live=mode != "false")
         until = parse_until(query, live=mode != "false")
         cursor = parse_cursor(query.get("cursor", "")) if mode != "false" else None
         stream = self.engine.find(request.target.key)

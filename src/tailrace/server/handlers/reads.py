@@ -21,7 +21,7 @@ from tailrace.server.errors import Internal
 from tailrace.server.message import Reply, Request, Response
 from tailrace.server.problem import problem
 
-__all__ = ["ReadHandlers", "ReadPosition", "parse_position", "parse_until", "stream_headers"]
+__all__ = ["ReadHandlers", "ReadStart", "parse_read_start", "parse_until", "stream_headers"]
 
 _MAX_AGE_S: Final = 60
 _STALE_S: Final = 300
@@ -31,7 +31,7 @@ _BOUNDED_AGE_S: Final = 24 * 3600
 _COMPRESS_INLINE_BYTES_MAX: Final = 32 << 10
 
 
-class ReadPosition(NamedTuple):
+class ReadStart(NamedTuple):
     """Where a read starts: an offset, or None for the current tail."""
 
     offset: Offset | None
@@ -44,20 +44,20 @@ class ReadPosition(NamedTuple):
             raise OffsetGone(BEGINNING, state.earliest.token())
 
 
-def parse_position(query: dict[str, str], *, live: bool) -> ReadPosition:
+def parse_read_start(query: dict[str, str], *, live: bool) -> ReadStart:
     """Read the `offset` parameter."""
     token = query.get("offset")
     if token is None:
         if live:
             raise QueryInvalid("offset", "is required on a live read; -1 starts at the beginning")
-        return ReadPosition(START, beginning=True)
+        return ReadStart(START, beginning=True)
     if token == "":
         raise QueryInvalid("offset", "must not be empty; -1 starts at the beginning")
     if token == TAIL:
-        return ReadPosition(None)
+        return ReadStart(None)
     if token == BEGINNING:
-        return ReadPosition(START, beginning=True)
-    return ReadPosition(parse_offset(token))
+        return ReadStart(START, beginning=True)
+    return ReadStart(parse_offset(token))
 
 
 def parse_until(query: dict[str, str], *, live: bool) -> Offset | None:
@@ -102,7 +102,7 @@ class ReadHandlers:
         self,
         request: Request,
         stream: StreamEntry,
-        position: ReadPosition,
+        position: ReadStart,
         reply: Reply,
         cursor: int | None = None,
         until: Offset | None = None,

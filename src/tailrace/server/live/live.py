@@ -26,7 +26,7 @@ from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
 from tailrace.server.guard.access import Principal
 from tailrace.server.guard.guard import Guard
-from tailrace.server.handlers.reads import ReadHandlers, ReadPosition
+from tailrace.server.handlers.reads import ReadHandlers, ReadStart
 from tailrace.server.live import sse
 from tailrace.server.live.long_poll import LongPoll
 from tailrace.server.live.session import SseSession
@@ -111,7 +111,7 @@ class Live:
         self,
         request: Request,
         stream: StreamEntry,
-        position: ReadPosition,
+        position: ReadStart,
         client_cursor: int | None,
         reply: Callable[[Response], None],
     ) -> Waiting | None:
@@ -135,7 +135,7 @@ class Live:
         self,
         request: Request,
         stream: StreamEntry,
-        position: ReadPosition,
+        position: ReadStart,
         client_cursor: int | None,
     ) -> Response:
         """§5.8: the headers of an event stream; its body is a session."""

@@ -35,7 +35,7 @@ from tailrace.server.errors import ArrowMissing, RequestInvalid
 from tailrace.server.guard.access import Access, Principal
 from tailrace.server.guard.access.errors import CredentialsRefused
 from tailrace.server.handlers.bulk.stream_reference import Source, StreamReference, decode_body
-from tailrace.server.handlers.reads import ReadPosition
+from tailrace.server.handlers.reads import ReadStart
 from tailrace.server.message import Request, Response
 from tailrace.server.problem import problem
 from tailrace.server.streaming_body import streaming_response
@@ -217,7 +217,7 @@ class _Body:
         assert state is not None
         self._engine.touch(stream)
         beginning = requested.start == BEGINNING
-        position = ReadPosition(START if beginning else parse_offset(requested.start), beginning)
+        position = ReadStart(START if beginning else parse_offset(requested.start), beginning)
         position.check(state)
         assert position.offset is not None
         until = state.tail if requested.until is None else parse_offset(requested.until)
