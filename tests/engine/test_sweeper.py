@@ -55,7 +55,7 @@ def test_a_busy_server_is_swept_too(world: World, slow: bool) -> None:
     world.delete(b"deleted")
     world.now += 1000
     done = False
-    ended = time.monotonic() + 2
+    ended = time.monotonic() + 60
 
     async def busy() -> None:
         nonlocal done
@@ -142,7 +142,7 @@ def test_a_sweep_that_fails_is_followed_by_the_next(held: Held) -> None:
 
     world.run(a_while())
     disk.due_error = None
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 60
 
     def over() -> bool:
         return world.store.load(b"s") is None or time.monotonic() > deadline
