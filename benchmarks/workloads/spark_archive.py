@@ -52,7 +52,7 @@ def run(server: Server, sizes: Sizes, progress: Progress) -> Outcome:
         seconds = time.perf_counter() - began
         outcome.metrics["per_s"] = total / seconds
         progress(f"{total / seconds:,.0f} messages/s archived")
-        outcome.checks.append(exactly("rows told of", total, done.rows))
+        outcome.checks.append(exactly("rows reported", total, done.rows))
         rows = open_table("parquet", directory, partition_by=PARTITION_BY).read(spark).count()
         outcome.checks.append(exactly("rows in the table", total, rows))
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-fresh-") as directory:

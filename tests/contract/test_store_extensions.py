@@ -723,7 +723,7 @@ class TestRocks:
             assert again.load(b"buck\0" + name) == state
         assert read_back(again, states[b"inline"].snapshot) == b"snapshot"
         assert read_back(again, states[b"file"].snapshot) == large
-        # Not visible any more, but not reclaimed either: somebody may have been reading it.
+        # Not visible any more, but not reclaimed either: a reader may still use it.
         assert read_back(again, old.snapshot) == b"o"
         assert read_stream(again, states[b"inline"]) == b"bbccccaa"
         assert read_stream(again, states[b"file"]) == b"ccccaaaaaaaaa"

@@ -281,7 +281,7 @@ class ServerModel:
         self.buckets: dict[str, dict[str, StreamModel]] = {}
 
     def find(self, bucket: str, stream: str) -> StreamModel | Expected:
-        """A stream, or how whoever asks for it is refused."""
+        """A stream, or the refusal of a request for it."""
         if bucket not in self.buckets:
             return refused("bucket-not-found")
         return self.buckets[bucket].get(stream) or refused("stream-not-found")

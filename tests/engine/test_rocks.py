@@ -64,7 +64,7 @@ class TestOpening:
         store.close()
 
     def test_after_close_it_can_be_opened_again(self, tmp_path: Path) -> None:
-        """`close` lets go of the directory, whoever still holds the closed object."""
+        """`close` releases the directory, even if the closed object is still referenced."""
         directory = tmp_path / "data"
         store = RocksStore(directory)
         transaction = store.begin()

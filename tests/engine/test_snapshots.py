@@ -782,7 +782,7 @@ def test_replaying_the_records_gives_the_same_states(
     Goal: a state is a fold of its records and of nothing else (rule 1 of the machine), snapshots
     among them, so that a restart, and any other node, comes to the same.
 
-    Method: decide a random history, twice each, for it is pure; then fold the records anew, with
+    Method: decide a random history, twice each, for it is pure; then fold the records again, with
     a checkpoint written and read back at random places.
     """
     records: list[Record] = []

@@ -245,7 +245,7 @@ def test_a_directory_of_an_older_format_is_upgraded_first(tmp_path: Path) -> Non
 
 
 def test_a_log_that_rocksdb_would_read_for_ever_is_found(copied: Path) -> None:
-    """A record of a kind that recycled logs have: see `mend`."""
+    """A record of a kind that recycled logs have: see `repair`."""
     for path in (*copied.glob("*.log"), *copied.glob("MANIFEST-*")):
         data = path.read_bytes()
         if data:

@@ -32,7 +32,7 @@ SAMPLE = slice(1000, 1100)
 DELETED, TRIMMED = b"\0deleted", b"\0trimmed"
 RECORDS = 400
 DIGEST = hashlib.sha256(b"s").digest()
-# RocksDB writes them for people, or anew at each start, and reads none of them to serve.
+# RocksDB writes them for people, or again at each start, and reads none of them to serve.
 EXEMPT = ("LOG", "LOCK", "IDENTITY", "OPTIONS-")
 
 

@@ -108,7 +108,7 @@ class TestNesting:
 
     @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
     def test_from_any_depth_of_calls(self, opening: bytes, closing: bytes) -> None:
-        """`decide` is pure: the same body gets the same verdict whoever asks."""
+        """`decide` is pure: the same body gets the same verdict at any depth of the stack."""
         body = opening * NESTING + b"1" + closing * NESTING
 
         def call(depth: int) -> list[bytes]:

@@ -25,8 +25,8 @@ def test_readers_get_the_last_bytes_before_the_end(
     server: ServerProcess, path: str, content_type: str
 ) -> None:
     """
-    Goal: whoever waits when a stream is closed with a last message gets that message first, then
-    the closure (§4.1, §5.7, §5.8).
+    Goal: a reader that waits when a stream is closed with a last message gets that message first,
+    then the closure (§4.1, §5.7, §5.8).
 
     Method: many times over, a long-poll and two SSE readers go to the tail of a new stream and
     race with an append that closes it; sometimes another append goes right before it.

@@ -153,7 +153,7 @@ class Lives:
 
 def test_no_reader_sees_the_next_life(server: ServerProcess, path: str) -> None:
     """
-    Goal: a stream created again under the same name is another one: whoever reads the old one
+    Goal: a stream created again under the same name is another one: a reader of the old one
     never gets a byte of the new one (§4).
 
     Method: one client creates, fills and deletes a stream over and over while SSE readers and

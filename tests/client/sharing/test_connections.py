@@ -32,7 +32,7 @@ class TestIteration:
             assert open_connections(steady.port) == 2
             del tail
             assert open_connections(steady.port) == 1
-            # What was left over of the events is in nobody's way.
+            # Unread events do not affect the next request.
             assert stream.close().next_offset == stream.head().next_offset
             assert open_connections(steady.port) == 1
         assert open_connections(steady.port) == 0

@@ -157,7 +157,7 @@ def test_reading_does_not_create_a_table(tmp_path: Path) -> None:
 
 
 def test_a_table_has_an_id(tmp_path: Path) -> None:
-    """One that is deleted and made anew is another one."""
+    """A table that is deleted and created again is another table."""
     first = new_table("parquet", tmp_path / "t").id
     assert new_table("parquet", tmp_path / "t").id == first
     shutil.rmtree(tmp_path / "t")

@@ -17,7 +17,7 @@ the table, and a journal says which, before the first of them moves (`_publish`)
     <table>/_tailrace/journal.json        a change that is under way
     <table>/_tailrace/staging/…           what Spark is writing
 
-A caller gives `at` to be told of each step; tests end the process there.
+The callback `at` is called at each step; tests end the process there.
 """
 
 import shutil
@@ -184,7 +184,7 @@ class Table(ABC):
         small_bytes: int = SMALL_BYTES,
         files_min: int = SMALL_FILES_MIN,
     ) -> Compacted:
-        """Write small files together, in each partition that has so many of them."""
+        """Merge small files in each partition that has at least this many."""
         from tailrace.spark.tables.frames import rewriting
 
         return self.compact_written(
@@ -263,7 +263,7 @@ def _again(
 
 
 def _crowded(files: Sequence[DataFile], small_bytes: int, files_min: int) -> list[list[DataFile]]:
-    """The small files of each partition that has at least so many."""
+    """The small files of each partition that has at least this many."""
     partitions: dict[tuple[str | None, ...], list[DataFile]] = {}
     for file in files:
         if file.bytes < small_bytes:

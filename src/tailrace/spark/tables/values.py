@@ -1,4 +1,4 @@
-"""What tables are told, and what they answer."""
+"""The arguments and results of table operations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ __all__ = ["Change", "Committed", "Compacted", "Rewrite", "Write", "nothing"]
 Write = Callable[[Path], None]
 """Writes Parquet files below a directory, laid out by `Table.directories`."""
 Rewrite = Callable[[Sequence[DataFile], SchemaJson | None, int, Path], None]
-"""Writes the rows of these files again: as these types if given, in so many files."""
+"""Writes the rows of these files again: as these types if given, into this many files."""
 
 
 def nothing(step: str) -> None:
-    """What is done at each step, if nobody asks."""
+    """The default callback of a step: do nothing."""
 
 
 @dataclass(frozen=True)
