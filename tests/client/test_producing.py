@@ -36,7 +36,7 @@ from tailrace.client.values import Appended
 from tailrace.protocol.errors import ProducerEpochStart
 from tailrace.protocol.errors import ProducerFenced as Fenced
 from tailrace.protocol.errors import ProducerGap as Gap
-from tailrace.protocol.producer import ProducerHeaders, ProducerState, admit, recognise
+from tailrace.protocol.producer import ProducerHeaders, ProducerState, admit, is_retry
 
 URL = "http://server/v1/stream/s"
 PATIENT = Retry(attempts_max=1000, first_s=0.01, longest_s=0.1, jitter=lambda: 1.0)
@@ -61,7 +61,7 @@ class ModelServer:
             return HttpResponse(409, {"stream-closed": "true", "stream-next-offset": "end"}, URL)
         headers = {"stream-next-offset": str(len(self.log))}
         try:
-            if recognise(self.producers.get(name), claim):
+            if is_retry(self.producers.get(name), claim):
                 last = self.producers[name].last_seq
                 return HttpResponse(204, {**headers, "producer-seq": str(last)}, URL)
             admit(self.producers.get(name), claim)
@@ -561,7 +561,7 @@ class TestBatches:
         for size in (4, 4, 4, 50, 1):
             queue.add(b"x" * size)
         taken = []
-        queue.hurry = 1
+        queue.flush_waiters = 1
         while (batch := queue.take()) is not None:
             taken.append([len(item) for item in batch.items])
             queue.acknowledge(batch)

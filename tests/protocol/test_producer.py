@@ -13,7 +13,7 @@ from tailrace.protocol.errors import (
 )
 from tailrace.protocol.limits import PRODUCER_INTEGER_MAX
 from tailrace.protocol.machine import Effect, apply, decide
-from tailrace.protocol.producer import ProducerHeaders, Producers, ProducerState, admit, recognise
+from tailrace.protocol.producer import ProducerHeaders, Producers, ProducerState, admit, is_retry
 from tailrace.protocol.state import Append, AppendRecord
 from tests.protocol.model import TEXT
 from tests.protocol.streams import NOW_MS, appended, closed_stream, run, text_stream
@@ -28,34 +28,34 @@ def send(epoch: int, seq: int, body: bytes = b"x", *, closes: bool = False) -> A
 
 
 class TestValidationLogic:
-    """Each line of the specification's listing, on `recognise` and `admit` alone."""
+    """Each line of the specification's listing, on `is_retry` and `admit` alone."""
 
     def test_epoch_below_state_epoch_is_403_with_the_current_epoch(self) -> None:
         with pytest.raises(ProducerFenced) as caught:
-            recognise(ProducerState(5, 3), claim(4, 4))
+            is_retry(ProducerState(5, 3), claim(4, 4))
         assert (caught.value.status, caught.value.epoch) == (403, 5)
         assert caught.value.received_epoch == 4
 
     def test_stale_epoch_is_403_even_for_a_batch_that_it_once_appended(self) -> None:
         with pytest.raises(ProducerFenced):
-            recognise(ProducerState(1, 0), claim(0, 0))
+            is_retry(ProducerState(1, 0), claim(0, 0))
 
     def test_epoch_above_state_epoch_with_seq_other_than_0_is_400(self) -> None:
-        assert not recognise(ProducerState(1, 7), claim(2, 8))
+        assert not is_retry(ProducerState(1, 7), claim(2, 8))
         with pytest.raises(ProducerEpochStart) as caught:
             admit(ProducerState(1, 7), claim(2, 8))
         assert caught.value.status == 400
 
     def test_epoch_above_state_epoch_with_seq_0_is_accepted(self) -> None:
-        assert not recognise(ProducerState(1, 7), claim(9, 0))
+        assert not is_retry(ProducerState(1, 7), claim(9, 0))
         admit(ProducerState(1, 7), claim(9, 0))
 
     def test_seq_up_to_last_seq_is_a_duplicate(self) -> None:
         for seq in [0, 3, 7]:
-            assert recognise(ProducerState(1, 7), claim(1, seq))
+            assert is_retry(ProducerState(1, 7), claim(1, seq))
 
     def test_seq_of_last_seq_plus_one_is_accepted(self) -> None:
-        assert not recognise(ProducerState(1, 7), claim(1, 8))
+        assert not is_retry(ProducerState(1, 7), claim(1, 8))
         admit(ProducerState(1, 7), claim(1, 8))
 
     def test_seq_beyond_last_seq_plus_one_is_409_with_expected_and_received(self) -> None:
@@ -66,7 +66,7 @@ class TestValidationLogic:
 
     def test_an_unknown_producer_may_start_at_any_epoch(self) -> None:
         for epoch in [0, 5, PRODUCER_INTEGER_MAX]:
-            assert not recognise(None, claim(epoch, 0))
+            assert not is_retry(None, claim(epoch, 0))
             admit(None, claim(epoch, 0))
 
     def test_an_unknown_producer_starts_with_seq_0_only(self) -> None:
@@ -78,7 +78,7 @@ class TestValidationLogic:
     def test_the_largest_integers_are_exact(self) -> None:
         last = ProducerState(PRODUCER_INTEGER_MAX, PRODUCER_INTEGER_MAX - 1)
         admit(last, claim(PRODUCER_INTEGER_MAX, PRODUCER_INTEGER_MAX))
-        assert recognise(last, claim(PRODUCER_INTEGER_MAX, PRODUCER_INTEGER_MAX - 1))
+        assert is_retry(last, claim(PRODUCER_INTEGER_MAX, PRODUCER_INTEGER_MAX - 1))
 
 
 class TestFlows:

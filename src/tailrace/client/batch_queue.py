@@ -117,7 +117,7 @@ class BatchQueue:
         self._stored_seq = -1
         self.bytes = 0
         self.count = 0
-        self.hurry = 0
+        self.flush_waiters = 0
         """The number of callers that wait for delivery; while there are any, nothing lingers."""
         self.workers: set[object] = set()
         self.idle_workers: set[object] = set()
@@ -210,7 +210,7 @@ class BatchQueue:
 
     def linger_left_s(self) -> float:
         """How long the next batch still waits for more messages."""
-        if len(self._open) != 1 or self.hurry or self._open[0] is not self._filling:
+        if len(self._open) != 1 or self.flush_waiters or self._open[0] is not self._filling:
             return 0.0
         return max(0.0, self._filling.started + self.options.linger_s - self._clock())
 

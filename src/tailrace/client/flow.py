@@ -31,7 +31,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from tailrace.client.errors import Refused, Unreachable, refusal
 
 __all__ = [
-    "TRANSIENT",
+    "TRANSIENT_STATUSES",
     "Body",
     "Evaluate",
     "Flow",
@@ -60,7 +60,7 @@ __all__ = [
 A = TypeVar("A")
 T = TypeVar("T")
 
-TRANSIENT: Final = frozenset((429, 500, 502, 503, 504))
+TRANSIENT_STATUSES: Final = frozenset((429, 500, 502, 503, 504))
 """Statuses of transient failures: a safe request is retried."""
 _NOT_CARRIED_OUT: Final = frozenset((429,))
 """Statuses of requests that were not processed: any request may be repeated."""
@@ -79,7 +79,7 @@ class Retry:
     """The longest pause that a server can ask for by `Retry-After`."""
 
     def pause_s(self, attempt: int, headers: Mapping[str, str] | None = None) -> float:
-        """The pause after a number of failures: what the server asks for, or ever longer."""
+        """The back-off after a number of failures: exponential, or what the server asks for."""
         requested = _retry_after_s(headers or {})
         longest = min(self.longest_s, self.first_s * 2.0 ** min(attempt - 1, 62))
         if requested is not None:
@@ -234,7 +234,7 @@ def send(make: MakeRequest) -> Flow[HttpResponse]:
         else:
             status = response.status
             repeatable = request.safe or status in _NOT_CARRIED_OUT
-            if status not in TRANSIENT or not repeatable or attempt >= retry.attempts_max:
+            if status not in TRANSIENT_STATUSES or not repeatable or attempt >= retry.attempts_max:
                 return replace(response, repeated=repeated)
             repeated = repeated or status not in _NOT_CARRIED_OUT
             headers = response.headers

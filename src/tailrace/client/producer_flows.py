@@ -33,7 +33,7 @@ from tailrace.client.errors import (
     Unreachable,
 )
 from tailrace.client.flow import (
-    TRANSIENT,
+    TRANSIENT_STATUSES,
     Body,
     Evaluate,
     Flow,
@@ -164,14 +164,14 @@ class ProducerFlows(Resource, ABC):
         """Wait for something while no batch lingers."""
         self.check_may_wait()
         with self.changing():
-            self.queue.hurry += 1
+            self.queue.flush_waiters += 1
         try:
             # For a closure, and if an interrupt prevented the start of a worker before.
             self.wake_workers()
             yield from self._wait(ready)
         finally:
             with self.changing():
-                self.queue.hurry -= 1
+                self.queue.flush_waiters -= 1
 
     # -- workers -----------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class ProducerFlows(Resource, ABC):
                 return
             else:
                 failures += 1
-                is_transient = isinstance(error, Unreachable) or error.status in TRANSIENT
+                is_transient = isinstance(error, Unreachable) or error.status in TRANSIENT_STATUSES
                 if not is_transient or failures >= retry.attempts_max:
                     raise error
                 headers = error.headers if isinstance(error, Refused) else {}
@@ -257,7 +257,7 @@ class ProducerFlows(Resource, ABC):
             if response.status not in (200, 204):
                 error: Refused = yield from refused(response)
                 # After a 5xx it is unknown whether it was stored; a 429 may be from a gateway.
-                batch.doubtful = batch.doubtful or response.status in TRANSIENT
+                batch.doubtful = batch.doubtful or response.status in TRANSIENT_STATUSES
                 return error
             yield Body()
         except Unreachable as unreachable:

@@ -16,7 +16,7 @@ from tailrace.client.decoding import chunk_of, json_items, split_offset, text_ch
 from tailrace.client.encoding import is_json
 from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
 from tailrace.client.flow import (
-    TRANSIENT,
+    TRANSIENT_STATUSES,
     Body,
     Flow,
     Give,
@@ -155,7 +155,7 @@ class ReadFlows(Resource):
                 if request is None:
                     request = yield from self._next_request(at)
                 response: HttpResponse = yield Send(request)
-                if response.status in TRANSIENT:
+                if response.status in TRANSIENT_STATUSES:
                     headers = response.headers
                     failures += 1
                     if failures >= retry.attempts_max:

@@ -62,7 +62,7 @@ SyncCallback = Callable[[int, float, float], None]
 SYNC_INLINE_S_MAX: Final = 0.002
 """An fsync that is slower than this moves the next ones to the thread."""
 SLOW_DISK_S: Final = 1.0
-"""For this long. Then the loop tries one itself again."""
+"""After a slow fsync the thread does them for this long. Then the loop tries one itself."""
 
 
 class StreamChange:

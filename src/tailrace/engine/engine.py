@@ -84,7 +84,9 @@ class Engine:
         self.pins = Pins()
         self.quota: Quota | None = None
         self.blob_threads = ThreadPoolExecutor(BLOB_THREADS, thread_name_prefix="blob")
-        self.stream_cache: LruCache[StreamEntry] = LruCache(streams_cached_max, self._evicted)
+        self.stream_cache: LruCache[StreamEntry] = LruCache(
+            streams_cached_max, self._save_before_eviction
+        )
         self._next_id = self._reserved = store.next_id
         self._room = 0
         self._sweeper = Sweeper(self)
@@ -365,7 +367,7 @@ class Engine:
                 self.stream_cache.add(stream)
         return stream
 
-    def _evicted(self, stream: StreamEntry) -> None:
+    def _save_before_eviction(self, stream: StreamEntry) -> None:
         """Record what only memory has of a stream."""
         state = stream.state
         if state is None or self.failure is not None:

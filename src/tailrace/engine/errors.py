@@ -24,8 +24,8 @@ class StorageDamaged(Refusal):
     status = 500
     code = "storage-damaged"
     title = "Stored data cannot be read"
-    message = "what was stored after {token} cannot be read: restore the server from a backup"
-    token: str
+    message = "what was stored after {after} cannot be read: restore the server from a backup"
+    after: str
 
 
 class DiskFull(Refusal):

@@ -4,8 +4,7 @@ The state machine: every rule of the protocol that depends on what a stream is.
 Rule 1: only `decide` judges a command, and makes its record; only `apply` changes a state. Both are
 pure.
 
-Rule 2: `apply` never refuses. What `decide` accepted is a fact, on this node, after a crash and on
-every other node.
+Rule 2: `apply` never refuses. What `decide` accepted is a fact, also after a crash.
 
 Rule 3: a verdict may be sent to the client only when its record, and every record that it was
 decided upon, is durable. That is the caller's duty; see `engine.engine`.
@@ -13,7 +12,7 @@ decided upon, is durable. That is the caller's duty; see `engine.engine`.
 The order of checks on an append is public behaviour:
 
     the stream exists            404
-    producer: zombie             403
+    producer: stale epoch        403
     producer: retry              204, unless the stream is closed and this did not close it
     the stream is closed         409 with Stream-Closed
     content type                 400 if missing, 409 if another
@@ -50,7 +49,7 @@ from tailrace.protocol.errors import (
 )
 from tailrace.protocol.json_mode import split_messages
 from tailrace.protocol.offset import Offset
-from tailrace.protocol.producer import ProducerState, admit, recognise
+from tailrace.protocol.producer import ProducerState, admit, is_retry
 from tailrace.protocol.state import (
     Append,
     AppendRecord,
@@ -173,7 +172,7 @@ def _decide_append(state: StreamState | None, command: Append, now: int) -> Verd
     retry = False
     if claim is not None:
         known = state.producers.get(claim.id)
-        retry = recognise(known, claim)
+        retry = is_retry(known, claim)
     if state.closed:
         return _decide_closed(state, command, known)
     if retry:

@@ -1,10 +1,11 @@
 """
 Producer bookkeeping: the deduplication and fencing rules of §5.2.1.
 
-Rule 1: every decision about a producer's epoch or sequence is made in this file.
+Rule 1: every decision about a producer's epoch or sequence is made in this file. One rule is
+elsewhere: `machine` recognizes a retry of the request that closed a stream.
 
-Rule 2: this file knows no clock, no store and no HTTP. It maps (state, claim) to a verdict,
-so that every engine, every node and every test runs the very same decisions.
+Rule 2: this file knows no clock, no store and no HTTP. Its functions map (state, claim) to a result
+or a refusal, so that every engine and every test runs the same decisions.
 
     unknown producer      seq == 0          a first batch, at any epoch: accept
                           seq >  0          its predecessors are missing: refuse, 409
@@ -15,7 +16,7 @@ so that every engine, every node and every test runs the very same decisions.
                           seq >  last + 1   a predecessor is missing: refuse, 409
 
 `decide` calls the two functions at two points, with the check for closure between them:
-`recognise` (zombie or retry?) before it, `admit` (in order?) after it.
+`is_retry` (stale epoch or retry?) before it, `admit` (in order?) after it.
 
 The caller commits the claim and the payload in one atomic step. A crash between the two would
 re-admit a retry, and the stream would hold the batch twice.
@@ -26,7 +27,7 @@ from typing import Final, NamedTuple
 
 from tailrace.protocol.errors import ProducerEpochStart, ProducerFenced, ProducerGap
 
-__all__ = ["NO_PRODUCERS", "ProducerHeaders", "ProducerState", "Producers", "admit", "recognise"]
+__all__ = ["NO_PRODUCERS", "ProducerHeaders", "ProducerState", "Producers", "admit", "is_retry"]
 
 
 class ProducerHeaders(NamedTuple):
@@ -44,7 +45,7 @@ class ProducerState(NamedTuple):
     last_seq: int
 
 
-def recognise(state: ProducerState | None, claim: ProducerHeaders) -> bool:
+def is_retry(state: ProducerState | None, claim: ProducerHeaders) -> bool:
     """Whether the claim is a retry. Raises ProducerFenced if a newer epoch holds the id."""
     if state is None:
         return False
@@ -71,8 +72,8 @@ def admit(state: ProducerState | None, claim: ProducerHeaders) -> None:
         raise ProducerGap(state.last_seq + 1, claim.seq)
 
 
-_BUCKETS: Final = 64
-_EMPTY: Final[tuple[dict[str, ProducerState], ...]] = ({},) * _BUCKETS
+_PARTS: Final = 64
+_EMPTY: Final[tuple[dict[str, ProducerState], ...]] = ({},) * _PARTS
 
 
 class Producers:
@@ -84,33 +85,33 @@ class Producers:
     we support.) Which dict an id is in differs between processes; nothing observable depends on it.
     """
 
-    __slots__ = ("_buckets",)
+    __slots__ = ("_parts",)
 
-    def __init__(self, buckets: tuple[dict[str, ProducerState], ...] = _EMPTY) -> None:
-        self._buckets = buckets
+    def __init__(self, parts: tuple[dict[str, ProducerState], ...] = _EMPTY) -> None:
+        self._parts = parts
 
     @classmethod
     def of(cls, items: dict[str, ProducerState]) -> "Producers":
-        buckets: list[dict[str, ProducerState]] = [{} for _ in range(_BUCKETS)]
+        parts: list[dict[str, ProducerState]] = [{} for _ in range(_PARTS)]
         for producer_id, state in items.items():
-            buckets[hash(producer_id) % _BUCKETS][producer_id] = state
-        return cls(tuple(buckets))
+            parts[hash(producer_id) % _PARTS][producer_id] = state
+        return cls(tuple(parts))
 
     def get(self, producer_id: str) -> ProducerState | None:
-        return self._buckets[hash(producer_id) % _BUCKETS].get(producer_id)
+        return self._parts[hash(producer_id) % _PARTS].get(producer_id)
 
     def put(self, claim: ProducerHeaders) -> "Producers":
-        buckets = list(self._buckets)
-        at = hash(claim.id) % _BUCKETS
-        buckets[at] = {**buckets[at], claim.id: ProducerState(claim.epoch, claim.seq)}
-        return Producers(tuple(buckets))
+        parts = list(self._parts)
+        at = hash(claim.id) % _PARTS
+        parts[at] = {**parts[at], claim.id: ProducerState(claim.epoch, claim.seq)}
+        return Producers(tuple(parts))
 
     def items(self) -> Iterator[tuple[str, ProducerState]]:
-        for bucket in self._buckets:
-            yield from bucket.items()
+        for part in self._parts:
+            yield from part.items()
 
     def __len__(self) -> int:
-        return sum(map(len, self._buckets))
+        return sum(map(len, self._parts))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Producers) and dict(self.items()) == dict(other.items())

@@ -190,7 +190,7 @@ class Live:
 
     # -- waiting readers ---------------------------------------------------------------------
 
-    def rest_s(self, request: Request, seconds: float) -> float:
+    def wait_s_max(self, request: Request, seconds: float) -> float:
         """How long a reader may wait: at most this long, and not beyond its credentials."""
         principal = request.principal
         if principal is None or principal.expires_at is None:

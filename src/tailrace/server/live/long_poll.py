@@ -41,7 +41,7 @@ class LongPoll:
         self._reply = reply
         self._shared = shared
         live.join(stream, self)
-        self._timer = live.loop.call_later(live.rest_s(request, live.long_poll_s), self.end)
+        self._timer = live.loop.call_later(live.wait_s_max(request, live.long_poll_s), self.end)
 
     def cancel(self) -> None:
         self._timer.cancel()

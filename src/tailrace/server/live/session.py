@@ -65,7 +65,7 @@ class SseSession:
         loop = self._live.loop
         recycle_s = self._live.sse_s * (1 + random.uniform(-_RECYCLE_JITTER, _RECYCLE_JITTER))
         self._timers = [
-            loop.call_later(self._live.rest_s(self.request, recycle_s), self.end),
+            loop.call_later(self._live.wait_s_max(self.request, recycle_s), self.end),
             loop.call_later(HEARTBEAT_S, self._beat),
         ]
         state = self._stream.durable

@@ -1,9 +1,10 @@
 """
 The table of routes: what the server serves, and every rule that differs from route to route.
 
-To add a route, add an entry to the table, write its handler, and name the path in docs/http.md.
-A path under `/-/` needs nothing else; `target` finds it here. The guard reads the operations and
-the limits of an entry, the service its handlers, the metrics its name.
+To add a route: add an entry to the table, write its handler, construct a new handler class in
+`Service.__init__`, and name the path in docs/http.md. `target` finds paths under `/-/` and below a
+stream in the table; other paths need a case in `target`. The guard reads the operations and limits
+of an entry, the service its handlers, the metrics its name.
 
 Operations that a request must be granted:
 

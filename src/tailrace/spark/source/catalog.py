@@ -28,7 +28,7 @@ __all__ = ["Catalog", "StreamInfo"]
 
 HEADS_AT_ONCE: Final = 8
 BYTE_MAX: Final = 10**15
-"""Beyond every tail: the last message boundary before it is the tail."""
+"""Larger than any stream: looking up this byte finds the tail."""
 BEGINNING: Final = "-1"
 
 

@@ -67,7 +67,7 @@ class JwksFetcher:
             raise KeysNotReady
         keys, fetched_at = self._fetched
         key = keys.find(kid, algorithm)
-        if key is None and kid is not None and not self._was_fetched_for(kid, fetched_at):
+        if key is None and kid is not None and not self._fetched_or_requested(kid, fetched_at):
             raise KeysNotReady
         return key
 
@@ -80,8 +80,8 @@ class JwksFetcher:
         self._closed.set()
         self._wanted.set()
 
-    def _was_fetched_for(self, kid: str, fetched_at: float) -> bool:
-        """Whether a recent fetch started after this key was wanted; if not, wants it."""
+    def _fetched_or_requested(self, kid: str, fetched_at: float) -> bool:
+        """Whether a recent fetch started after this key was requested; if not, request it."""
         now = time.monotonic()
         wanted_at = self._wanted_kids.get(kid)
         if wanted_at is not None and wanted_at < fetched_at and now < fetched_at + REFRESH_S_MIN:
