@@ -18,7 +18,6 @@ from tailrace.cli.pipeline.backlog import backlog, checkpoint_positions
 from tailrace.cli.pipeline.options import FOLLOWING, FORMAT, PARTITIONS, SELECTION, TABLE
 from tailrace.client import Client, Listed
 from tailrace.protocol.offset import Offset
-from tailrace.spark.jobs.stream_to_table import TableJob
 from tests.cli.conftest import Run
 
 LIMIT_S = 60.0
@@ -227,7 +226,4 @@ def test_options_are_named_after_the_arguments_of_their_jobs() -> None:
     assert set(options) == set(pipeline._Jobs.names)
     for name, groups in options.items():
         function = getattr(import_module(f"tailrace.spark.jobs.{name}"), name)
-        accepted = set(signature(function).parameters)
-        if "parameters" in accepted:
-            accepted.update(signature(TableJob).parameters)
-        assert shared.union(*groups) <= accepted
+        assert shared.union(*groups) <= set(signature(function).parameters)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from tailrace.spark.options import ConnectionOptions, data_source_options
@@ -30,6 +31,9 @@ def takes(
         def job(spark: "SparkSession", /, *args: P.args, **kwargs: P.kwargs) -> R:
             return run(spark, parameters(*args, **kwargs))
 
+        spark, _ = signature(run).parameters.values()
+        shown = [spark, *signature(parameters).parameters.values()]
+        job.__signature__ = signature(run).replace(parameters=shown)  # type: ignore[attr-defined]
         return job
 
     return decorate
