@@ -183,7 +183,7 @@ def test_messages_covered_by_a_snapshot(client: Client, read: Read) -> None:
         ({"stream": "never"}, "never"),
         ({"bucket": "missing"}, "404"),
         ({"bucket": "missing", "limit": "5"}, "limit"),
-        ({}, "what to read"),
+        ({}, "streams or bucket is required"),
     ],
 )
 def test_unreadable_streams_are_errors(options: dict[str, str], says: str, read: Read) -> None:
