@@ -974,9 +974,9 @@ class TestFormat1:
         """Also by a process that only opens it and crashes: an old version must refuse it then."""
         write_format_1(tmp_path / "data")
         store = RocksStore(tmp_path / "data")
-        assert store._db.get(b"format") == b"3"
+        assert store._db.get(b"format") == b"4"
         again = crashed(tmp_path / "data", tmp_path / "copy")
-        assert again._db.get(b"format") == b"3"
+        assert again._db.get(b"format") == b"4"
         self.check_streams(again)
         again.close()
         store.close()

@@ -121,7 +121,7 @@ def test_a_record_of_another_version_is_refused() -> None:
 
 class TestGoldenBytes:
     """
-    Format version 3, byte by byte.
+    Format version 4, byte by byte.
 
     Goal: a change of the layout cannot happen by accident. A change of these bytes must raise
     the format version and read the old one.
@@ -130,7 +130,7 @@ class TestGoldenBytes:
     AT = Offset(message=7, byte=258)
 
     def test_the_format_version(self) -> None:
-        assert FORMAT_VERSION == 3
+        assert FORMAT_VERSION == 4
 
     def test_a_plain_append(self) -> None:
         value = encode_record(self.AT, AppendRecord(1_700_000_000_000, b"hi"))

@@ -31,7 +31,7 @@ def write_format(directory: Path, version: bytes) -> None:
 
 
 class TestOpening:
-    @pytest.mark.parametrize("version", [b"4", b"10", b"1.1", b"", b"\xff"])
+    @pytest.mark.parametrize("version", [b"5", b"10", b"1.1", b"", b"\xff"])
     def test_an_unknown_format_is_refused_with_what_to_do(
         self, tmp_path: Path, version: bytes
     ) -> None:
@@ -42,16 +42,16 @@ class TestOpening:
         message = str(caught.value)
         assert str(directory) in message
         assert version.decode(errors="replace") in message
-        assert "format 3" in message
+        assert "format 4" in message
         assert "run the version that wrote it" in message
 
     def test_a_refused_format_is_left_as_it_was_and_not_locked(self, tmp_path: Path) -> None:
         """Another version can open it, also while the error is still being reported."""
         directory = tmp_path / "data"
-        write_format(directory, b"4")
-        with pytest.raises(EngineError, match="storage format 4") as first:
+        write_format(directory, b"5")
+        with pytest.raises(EngineError, match="storage format 5") as first:
             RocksStore(directory)
-        with pytest.raises(EngineError, match="storage format 4"):
+        with pytest.raises(EngineError, match="storage format 5"):
             RocksStore(directory)
         assert first.value is not None
 

@@ -1,7 +1,7 @@
 """
 A directory of format 2, whose buckets did not know their bytes, is counted once when it is opened.
 
-Its stored form is that of format 3 but for the rows of buckets and the number itself, so that is
+Its stored form is that of format 4 but for the rows of buckets and the number itself, so that is
 what these tests write back into one.
 """
 
@@ -87,7 +87,7 @@ def age(directory: Path, *, counting: bool = False) -> None:
 def buckets_of(directory: Path) -> dict[bytes, BucketState | None]:
     store = RocksStore(directory)
     try:
-        assert store._db.get(b"format") == b"3"
+        assert store._db.get(b"format") == b"4"
         assert UNCOUNTED not in store._db
         return {bucket: store.bucket(bucket) for bucket in BUCKETS}
     finally:
@@ -142,7 +142,7 @@ def test_an_older_version_refuses_it_from_the_first_write_on(
     age(tmp_path / "data")
 
     def fail(store: RocksStore) -> None:
-        assert store._db.get(b"format") == b"3"
+        assert store._db.get(b"format") == b"4"
         raise OSError("the disk is gone")
 
     with monkeypatch.context() as patch:

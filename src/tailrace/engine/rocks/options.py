@@ -24,7 +24,8 @@ __all__ = [
 ]
 
 FAMILIES: Final = (
-    "records", "states", "names", "buckets", "snapshots", "expiry", "garbage",
+    "records", "states", "names", "buckets", "snapshots", "expiry", "garbage", "held",
+    "subscriptions", "links",
 )  # fmt: skip
 
 BLOCK_CACHE_BYTES: Final = 64 << 20

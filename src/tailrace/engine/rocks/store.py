@@ -52,9 +52,11 @@ from tailrace.protocol.state import SnapshotInfo, StreamState
 
 __all__ = ["FORMAT_VERSION", "RocksStore"]
 
-FORMAT_VERSION: Final = 3
-# 1 had no buckets and no snapshots, 2 had no bytes of buckets; the rest is the same.
-_FORMATS_UPGRADED: Final = (b"1", b"2")
+FORMAT_VERSION: Final = 4
+# 1 had no buckets and no snapshots, 2 had no bytes of buckets, 3 had no forks and no subscriptions;
+# the rest is the same.
+_FORMATS_UPGRADED: Final = (b"1", b"2", b"3")
+_FORMATS_UNCOUNTED: Final = (b"1", b"2")
 _FORMAT: Final = b"format"
 # On a small disk the reserve is limited to this part of it.
 _RESERVE_SHARE_MAX: Final = 10
@@ -86,13 +88,14 @@ class RocksStore(Store):
             self._db = Rdict(str(directory), self._options, families)
         except Exception as error:  # rocksdict raises plain Exception
             raise EngineError(_why_not_open(directory, str(error))) from error
-        self._records = self._db.get_column_family("records")
-        self._states = self._db.get_column_family("states")
-        self._names = self._db.get_column_family("names")
-        self._buckets = self._db.get_column_family("buckets")
-        self._snapshots = self._db.get_column_family("snapshots")
-        self._expiry = self._db.get_column_family("expiry")
-        self._garbage = self._db.get_column_family("garbage")
+        self.families = {name: self._db.get_column_family(name) for name in FAMILIES}
+        self._records = self.families["records"]
+        self._states = self.families["states"]
+        self._names = self.families["names"]
+        self._buckets = self.families["buckets"]
+        self._snapshots = self.families["snapshots"]
+        self._expiry = self.families["expiry"]
+        self._garbage = self.families["garbage"]
         self.handles = {name: self._db.get_column_family_handle(name) for name in FAMILIES}
         self._check_format()
         self._snapshot_files = SnapshotFiles(directory / SNAPSHOTS)
@@ -107,7 +110,7 @@ class RocksStore(Store):
         if stored is None or stored in _FORMATS_UPGRADED:
             batch = WriteBatch(raw_mode=True)
             batch.put(_FORMAT, current)
-            if stored is not None:
+            if stored in _FORMATS_UNCOUNTED:
                 batch.put(UNCOUNTED, b"")
             self._db.write(batch)
             self._db.flush_wal(True)
@@ -291,10 +294,7 @@ class RocksStore(Store):
         return cache_lookups(self._options)
 
     def _families(self) -> tuple[Rdict, ...]:
-        return (
-            self._db, self._records, self._states, self._names, self._buckets, self._snapshots,
-            self._expiry, self._garbage,
-        )  # fmt: skip
+        return (self._db, *self.families.values())
 
     def _has_snapshot(self, snapshot_id: int) -> bool:
         return ID.pack(snapshot_id) in self._snapshots
@@ -311,6 +311,7 @@ class RocksStore(Store):
         # RocksDB unlocks the directory when nothing refers to it any more.
         del self._records, self._states, self._names, self._buckets, self._snapshots
         del self._expiry, self._garbage, self._db
+        self.families.clear()
         self.handles.clear()
         # After an interruption, the log has what was not flushed.
         if errors and not self._interrupted:

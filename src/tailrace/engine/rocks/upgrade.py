@@ -1,5 +1,5 @@
 """
-Upgrades from format 2, whose buckets had no bytes, to format 3: they are counted once.
+Upgrades from format 2, whose buckets had no bytes, to later ones: they are counted once.
 
 The format is raised before anything else is written, with a mark that the counting is not done.
 After a crash the mark is still there, and the next start counts again. An older version refuses the
@@ -35,7 +35,7 @@ log = structlog.get_logger("tailrace")
 
 def count_bytes(store: "RocksStore") -> None:
     """Count the bytes of all buckets, and store them."""
-    log.info("storage format 3: counting the bytes of buckets, once")
+    log.info("storage format 4: counting the bytes of buckets, once")
     buckets = streams = 0
     after = b""
     while names := store.bucket_names(b"", after, STEP):
