@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import suite
+from tests.support import node
 from tests.support.server import AsgiServerProcess, BaseServerProcess, ServerProcess
 
 SUITE_TESTS = 250
@@ -36,7 +37,7 @@ SLIDING = ("--ttl", "sliding")
 @pytest.fixture(scope="session", autouse=True)
 def node_packages() -> None:
     """Install them if `pytest` was not started by `make test`, which does."""
-    suite.install()
+    node.install(suite.HERE)
 
 
 @pytest.mark.timeout(600)
