@@ -3,7 +3,8 @@
 from tailrace.protocol.errors import Refusal
 
 __all__ = [
-    "ArrowMissing", "BackupFailed", "BackupRunning", "BackupUnsupported", "BodyTooLarge",
+    "ArrowMissing", "BackupFailed", "BackupRunning", "BackupUnsupported", "BodyIncomplete",
+    "BodyTooLarge",
     "ContentCodingRefused", "HeadersTooLarge", "Internal", "MalformedRequest", "MethodNotAllowed",
     "NotReady", "RequestInvalid", "RequestTimeout", "RouteNotFound", "SnapshotNotStored",
     "SnapshotTooLarge", "TooManyConnections", "TransferCodingUnknown", "UpgradeRefused",
@@ -45,6 +46,16 @@ class BodyTooLarge(Refusal):
         "split it into several appends"
     )
     bytes_max: int
+
+
+class BodyIncomplete(Refusal):
+    """The body is not what its headers announce: a part was lost before it reached the server."""
+
+    code = "body-incomplete"
+    title = "Incomplete body"
+    message = "the body {reason}, and nothing was stored: send the request again{advice}"
+    reason: str
+    advice: str
 
 
 class SnapshotTooLarge(Refusal):
