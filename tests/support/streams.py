@@ -157,6 +157,7 @@ class Event:
 
     kind: str
     data: str
+    id: str = ""
 
     @property
     def json(self) -> Any:
@@ -219,7 +220,7 @@ class EventStream:
         raise AssertionError(f"the event stream ended before {tail}: {events}")
 
     def _parse(self, block: str) -> Event | None:
-        kind, data = "message", []
+        kind, data, last_id = "message", [], ""
         for line in block.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
             field, _, value = line.partition(":")
             value = value.removeprefix(" ")
@@ -229,9 +230,11 @@ class EventStream:
                 kind = value
             elif field == "data":
                 data.append(value)
+            elif field == "id":
+                last_id = value
             else:
                 raise ProtocolError(f"an unknown field: {line!r}")
-        return Event(kind, "\n".join(data)) if data else None
+        return Event(kind, "\n".join(data), last_id) if data else None
 
 
 def text_of(events: list[Event]) -> str:

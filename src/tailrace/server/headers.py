@@ -25,6 +25,8 @@ WWW_AUTHENTICATE: Final = b"WWW-Authenticate"
 TRUE: Final = b"true"
 FALSE: Final = b"false"
 NO_STORE: Final = (CACHE_CONTROL, b"no-store")
+UNBUFFERED: Final = (b"X-Accel-Buffering", b"no")
+"""nginx and others collect a response before they pass it on, unless it has this header."""
 SANDBOX: Final = (b"Content-Security-Policy", b"sandbox")
 """§10.3: stored content has any type; a browser must not run it as a page of this origin."""
 

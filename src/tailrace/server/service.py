@@ -29,7 +29,12 @@ from tailrace.server.handlers.bootstrap import BootstrapHandler
 from tailrace.server.handlers.buckets import BucketHandlers
 from tailrace.server.handlers.bulk.offsets import OffsetsHandler
 from tailrace.server.handlers.bulk.rows import RowsHandler
-from tailrace.server.handlers.reads import ReadHandlers, parse_read_start, parse_until
+from tailrace.server.handlers.reads import (
+    ReadHandlers,
+    parse_last_event_id,
+    parse_read_start,
+    parse_until,
+)
 from tailrace.server.handlers.snapshots import SnapshotHandlers
 from tailrace.server.handlers.ui import UiHandler
 from tailrace.server.handlers.writes import WriteHandlers
@@ -206,6 +211,9 @@ class Service:
         if mode not in ("false", "long-poll", "sse"):
             raise QueryInvalid("live", "must be long-poll, sse or false")
         position = parse_read_start(query, live=mode != "false")
+        if mode == "sse" and (last_id := request.headers.get(b"last-event-id")):
+            # A browser that reconnects repeats the URL of its first request.
+            position = parse_last_event_id(last_id)
         until = parse_until(query, live=mode != "false")
         cursor = parse_cursor(query.get("cursor", "")) if mode != "false" else None
         stream = self.engine.find(request.target.key)
