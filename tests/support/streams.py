@@ -167,10 +167,17 @@ class Event:
 class EventStream:
     """An SSE response, parsed by the rules of the HTML standard."""
 
-    def __init__(self, connection: Connection, target: str, version: str = "1.1") -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        target: str,
+        version: str = "1.1",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self.connection = connection
-        host = connection.host_header
-        connection.send(f"GET {target} HTTP/{version}\r\nHost: {host}\r\n\r\n".encode())
+        sent = {"Host": connection.host_header, **(headers or {})}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
+        connection.send(f"GET {target} HTTP/{version}\r\n{lines}\r\n".encode())
         self.head: Head = connection.read_head()
         self.raw = b""
         self.comments: list[str] = []

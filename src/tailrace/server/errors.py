@@ -4,9 +4,9 @@ from tailrace.protocol.errors import Refusal
 
 __all__ = [
     "ArrowMissing", "BackupFailed", "BackupRunning", "BackupUnsupported", "BodyIncomplete",
-    "BodyTooLarge",
-    "ContentCodingRefused", "HeadersTooLarge", "Internal", "MalformedRequest", "MethodNotAllowed",
-    "NotReady", "RequestInvalid", "RequestTimeout", "RouteNotFound", "SnapshotNotStored",
+    "BodyTooLarge", "ConditionFailed", "ConditionUnsupported", "ContentCodingRefused",
+    "HeadersTooLarge", "Internal", "MalformedRequest", "MethodNotAllowed", "NotReady",
+    "RequestInvalid", "RequestTimeout", "RouteNotFound", "SnapshotNotStored",
     "SnapshotTooLarge", "TooManyConnections", "TransferCodingUnknown", "UpgradeRefused",
     "UriTooLong",
 ]  # fmt: skip
@@ -159,6 +159,30 @@ class ContentCodingRefused(Refusal):
     message = (
         "send the body without Content-Encoding; responses are compressed if the client accepts it"
     )
+
+
+class ConditionFailed(Refusal):
+    """`If-None-Match: *`: what should be created exists."""
+
+    status = 412
+    code = "condition-failed"
+    title = "Condition failed"
+    message = "it exists, and If-None-Match: * allows only to create it; nothing was changed"
+
+
+class ConditionUnsupported(Refusal):
+    """The condition of a write cannot be evaluated."""
+
+    status = 501
+    code = "condition-unsupported"
+    title = "Condition is not supported"
+    message = (
+        "{header} on {method} is not supported with this value, and nothing was changed: PUT of a "
+        "stream or a bucket takes If-None-Match: *, POST and DELETE take If-Match: *; to order "
+        "appends, use Stream-Seq or a producer"
+    )
+    header: str
+    method: str
 
 
 class RequestTimeout(Refusal):
