@@ -16,7 +16,9 @@ LONG = ("--long-poll-s", "3600", "--sse-s", "3600")
 
 
 @pytest.mark.parametrize("kind", [AsgiServerProcess, UvicornH11, Hypercorn])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_signal_ends_live_readers(
     tmp_path: Path, kind: type[AsgiServerProcess], number: signal.Signals
 ) -> None:

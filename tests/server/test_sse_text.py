@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import base64
 
-import pytest
-
 from tests.support.looping import for_each
 from tests.support.streams import Api, EventStream, text_of
 
 EURO = "€".encode()
 EMOJI = "😀".encode()
-
-pytestmark = pytest.mark.every_kind
 
 
 def is_base64(events: EventStream) -> bool:
