@@ -20,6 +20,7 @@ from tailrace.protocol.cursor import parse_cursor
 from tailrace.protocol.errors import HeaderInvalid, NameInvalid, QueryInvalid, Refusal
 from tailrace.protocol.names import RESERVED
 from tailrace.server import headers as h
+from tailrace.server.conditions import conditional
 from tailrace.server.errors import Internal, MethodNotAllowed
 from tailrace.server.guard.guard import Guard
 from tailrace.server.handlers.admin.backup import BackupHandler
@@ -29,7 +30,12 @@ from tailrace.server.handlers.bootstrap import BootstrapHandler
 from tailrace.server.handlers.buckets import BucketHandlers
 from tailrace.server.handlers.bulk.offsets import OffsetsHandler
 from tailrace.server.handlers.bulk.rows import RowsHandler
-from tailrace.server.handlers.reads import ReadHandlers, parse_read_start, parse_until
+from tailrace.server.handlers.reads import (
+    ReadHandlers,
+    parse_last_event_id,
+    parse_read_start,
+    parse_until,
+)
 from tailrace.server.handlers.snapshots import SnapshotHandlers
 from tailrace.server.handlers.ui import UiHandler
 from tailrace.server.handlers.writes import WriteHandlers
@@ -148,6 +154,9 @@ class Service:
             request.operation = (endpoint is not None and endpoint.metric) or route.name
             if self.guard.guarded:
                 self.guard.admit(request)
+            headers = request.headers
+            if b"if-none-match" in headers or b"if-match" in headers:
+                reply = conditional(request.method, headers, endpoint, reply)
             if endpoint is APPEND:
                 self._append(request, reply)
                 return None
@@ -189,6 +198,7 @@ class Service:
             self.guard.check_length(request)
         if not is_upload:
             return None
+        conditional(request.method, request.headers, endpoint, lambda _: None)
         try:
             if first and large:
                 self.snapshots.check(request)
@@ -206,6 +216,9 @@ class Service:
         if mode not in ("false", "long-poll", "sse"):
             raise QueryInvalid("live", "must be long-poll, sse or false")
         position = parse_read_start(query, live=mode != "false")
+        if mode == "sse" and (last_id := request.headers.get(b"last-event-id")):
+            # A browser that reconnects repeats the URL of its first request.
+            position = parse_last_event_id(last_id)
         until = parse_until(query, live=mode != "false")
         cursor = parse_cursor(query.get("cursor", "")) if mode != "false" else None
         stream = self.engine.find(request.target.key)
@@ -312,7 +325,7 @@ def _check_single(repeated: frozenset[bytes]) -> None:
 def _without_endpoint(request: Request) -> Response:
     """Respond to OPTIONS; refuse a method that the route does not have."""
     if request.method == "OPTIONS":
-        return Response(204, h.PREFLIGHT)
+        return Response(204, h.preflight(request.headers.get(b"access-control-request-headers")))
     route = request.target.route
     if route is LISTING and request.method in _WRITES:
         # The client means a stream of this name, which X§1.1 reserves.

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from tailrace.engine.engine import Engine
 from tailrace.engine.entry import StreamEntry
 from tailrace.engine.read import Slice
-from tailrace.protocol.errors import OffsetGone, QueryInvalid
+from tailrace.protocol.errors import HeaderInvalid, OffsetGone, OffsetInvalid, QueryInvalid
 from tailrace.protocol.expiry import format_expires_at
 from tailrace.protocol.json_mode import array_parts
 from tailrace.protocol.offset import BEGINNING, START, TAIL, Offset, parse_offset
@@ -21,7 +21,10 @@ from tailrace.server.errors import Internal
 from tailrace.server.message import Reply, Request, Response
 from tailrace.server.problem import problem
 
-__all__ = ["ReadHandlers", "ReadStart", "parse_read_start", "parse_until", "stream_headers"]
+__all__ = [
+    "ReadHandlers", "ReadStart", "parse_last_event_id", "parse_read_start", "parse_until",
+    "stream_headers",
+]  # fmt: skip
 
 _MAX_AGE_S: Final = 60
 _STALE_S: Final = 300
@@ -58,6 +61,16 @@ def parse_read_start(query: dict[str, str], *, live: bool) -> ReadStart:
     if token == BEGINNING:
         return ReadStart(START, beginning=True)
     return ReadStart(parse_offset(token))
+
+
+def parse_last_event_id(value: bytes) -> ReadStart:
+    """Read the `Last-Event-ID` header: where an event stream continues."""
+    try:
+        return ReadStart(parse_offset(value.decode("latin-1")))
+    except OffsetInvalid:
+        raise HeaderInvalid(
+            "Last-Event-ID", "must be the id of an event of this stream, unchanged"
+        ) from None
 
 
 def parse_until(query: dict[str, str], *, live: bool) -> Offset | None:
