@@ -19,6 +19,7 @@ __all__ = [
     "Refused",
     "ServerFailed",
     "StreamClosed",
+    "StreamGone",
     "TailraceError",
     "TooLarge",
     "Unauthorized",
@@ -96,6 +97,12 @@ class NotFound(Refused):
     """404: no such stream, bucket or snapshot. Create it, or check whether it was deleted."""
 
     exit_code = ExitCode.NOT_FOUND
+
+
+class StreamGone(NotFound):
+    """410: the stream was deleted or has expired, and is kept for its forks only."""
+
+    hint = "read one of its forks: they still have what they inherited"
 
 
 class Conflict(Refused):
@@ -188,6 +195,11 @@ def refusal(status: int, url: str, headers: Mapping[str, str], body: bytes) -> R
     code, detail = _problem(headers, body)
     if code == "position-gone":
         kind = PositionGone
+    elif code == "stream-gone" or (
+        # A response to HEAD has no body.
+        status == 410 and not body and "stream-earliest-offset" not in headers
+    ):
+        kind = StreamGone
     return kind(status, url, code, detail, dict(headers))
 
 

@@ -146,6 +146,7 @@ def constructs(
 
 class BaseStream(BaseHandle[D, StreamFlows]):
     create = ResultMethod(StreamFlows.create)
+    fork = ResultMethod(StreamFlows.fork)
     append = ResultMethod(StreamFlows.append)
     append_json = ResultMethod(StreamFlows.append_json)
     close = ResultMethod(StreamFlows.close)

@@ -61,3 +61,9 @@ class StreamEntry(Entry[StreamState]):
         self.touched_at = 0
         # Set while the server has readers that wait for this stream.
         self.listener: StreamListener | None = None
+
+    @property
+    def readable(self) -> StreamState | None:
+        """The durable state; None as well if the stream is kept only for its forks."""
+        state = self.durable
+        return None if state is None or state.deleted else state

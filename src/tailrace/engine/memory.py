@@ -43,6 +43,7 @@ class MemoryStore(Store):
         self.listed: dict[bytes, list[bytes]] = {}
         self.snapshots: dict[int, list[bytes]] = {}
         self.discarded: dict[tuple[int, int | None], Garbage] = {}
+        self.kept: dict[bytes, bytes] = {}
 
     def begin(self) -> "_MemoryTransaction":
         return _MemoryTransaction(self)
@@ -88,6 +89,10 @@ class MemoryStore(Store):
         first = max(bisect_left(keys, prefix), bisect_right(keys, after))
         found = keys[first : first + count_max]
         return [key for key in found if key.startswith(prefix)]
+
+    def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+        found = (item for item in self.kept.items() if first <= item[0] < end)
+        return nsmallest(count_max, found)
 
     def spool(self, snapshot_id: int) -> Spool:
         return _MemorySpool(self.snapshots, snapshot_id)
@@ -172,6 +177,12 @@ class _MemoryTransaction(Transaction):
     def discard(self, garbage: Garbage) -> None:
         at = (garbage.id, garbage.until)
         self.changes.append(partial(self._store.discarded.__setitem__, at, garbage))
+
+    def put_held(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.changes.append(partial(self._store.kept.pop, key, None))
+        else:
+            self.changes.append(partial(self._store.kept.__setitem__, key, value))
 
     def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
         self.buckets[bucket] = state

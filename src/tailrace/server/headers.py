@@ -42,7 +42,8 @@ _EXPOSED: Final = (
 _ALLOWED: Final = (
     b"Content-Type", b"Authorization", b"If-None-Match", b"Accept", b"Cache-Control",
     b"Last-Event-ID", STREAM_CLOSED, b"Stream-Seq", STREAM_TTL, STREAM_EXPIRES_AT, b"Producer-Id",
-    PRODUCER_EPOCH, PRODUCER_SEQ,
+    PRODUCER_EPOCH, PRODUCER_SEQ, b"Stream-Forked-From", b"Stream-Fork-Offset",
+    b"Stream-Fork-Sub-Offset",
 )  # fmt: skip
 
 COMMON: Final = [

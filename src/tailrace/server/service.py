@@ -60,7 +60,8 @@ _WRITES: Final = ("PUT", "POST", "DELETE")
 _SINGLE_HEADERS: Final = frozenset(
     (
         b"content-type", b"stream-ttl", b"stream-expires-at", b"stream-closed", b"stream-seq",
-        b"producer-id", b"producer-epoch", b"producer-seq",
+        b"producer-id", b"producer-epoch", b"producer-seq", b"stream-forked-from",
+        b"stream-fork-offset", b"stream-fork-sub-offset",
     )
 )  # fmt: skip
 

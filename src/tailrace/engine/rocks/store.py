@@ -12,6 +12,7 @@ Column families, all keys big-endian so that they sort as numbers:
     expiry     (deadline u64, stream id u64)     ->  name key
     garbage    (id u64)                          ->  size in bytes u64, `f` if it is a file
                (stream id u64, until u64)        ->  size in bytes u64
+    held       what is kept for forks, and what is to be released, see `forks`
 
 `write` puts a batch into RocksDB's log buffer and memtables, holding the GIL; `sync` is the fsync,
 which releases it. A write that was not synced may be lost or kept by a crash, but whole: RocksDB
@@ -201,6 +202,9 @@ class RocksStore(Store):
         # The first key after another one is that one and a zero byte.
         found = keys(self._names, max(prefix, after + b"\0"), after_prefix(prefix))
         return list(islice(found, count_max))
+
+    def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+        return list(islice(items(self.families["held"], first, end), count_max))
 
     def spool(self, snapshot_id: int) -> Spool:
         return self._snapshot_files.spool(snapshot_id)

@@ -81,7 +81,7 @@ class LongPoll:
 
     def end(self) -> None:
         """The timeout has passed, or the server stops."""
-        if self._stream.durable is None:
+        if self._stream.readable is None:
             self.refuse(StreamNotFound())
         else:
             self.wake({})

@@ -94,7 +94,7 @@ class SseSession:
             loop.call_later(self._live.wait_s_max(self.request, recycle_s), self.end),
             loop.call_later(HEARTBEAT_S, self._beat),
         ]
-        state = self._stream.durable
+        state = self._stream.readable
         if state is not None and state.id == self._stream_id and self.position == state.tail:
             # §5.8, §6: at the tail the first event is a control event.
             self._control(state)
@@ -141,7 +141,7 @@ class SseSession:
         sink = self._sink
         if self._done or sink is None or sink.blocked:
             return
-        state = self._stream.durable
+        state = self._stream.readable
         if state is None or state.id != self._stream_id:
             self.deleted()
             return
@@ -200,7 +200,7 @@ class SseSession:
 
     def end(self) -> None:
         """§8.2: about every minute, and when the server stops: send a last control event."""
-        state = self._stream.durable
+        state = self._stream.readable
         if self._sink is None:
             self._ended = True
             return
