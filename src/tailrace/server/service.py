@@ -85,7 +85,9 @@ class Service:
         self.settings = settings
         self.guard = guard = Guard(settings) if guard is None else guard
         shared = guard.access is None
-        self.reads = ReadHandlers(engine, settings.chunk_bytes, shared=shared)
+        self.reads = ReadHandlers(
+            engine, settings.chunk_bytes, settings.read_bytes_max, shared=shared
+        )
         self.live = Live(
             engine,
             self.reads,

@@ -73,8 +73,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ttl: Annotated[
         _Ttl, "Stream-TTL counts from creation, or starts again with every read and write."
     ] = "creation"
+    read_bytes_max: Annotated[
+        _Positive, "Maximum size of a catch-up read, unless a single message is larger."
+    ] = 64 << 20
     chunk_bytes: Annotated[
-        _Positive, "Maximum size of a response, unless a single message is larger."] = 1 << 20
+        _Positive, "Maximum size of a long-poll or an event, unless a single message is larger."
+    ] = 1 << 20
     body_bytes_max: Annotated[
         _Positive, "A larger request body is rejected with 413."] = 64 << 20
     snapshot_bytes_max: Annotated[
