@@ -50,8 +50,8 @@ class ReadStart(NamedTuple):
             raise OffsetGone(BEGINNING, state.earliest.token())
 
 
-def parse_read_start(query: dict[str, str], *, live: bool) -> ReadStart:
-    """Read the `offset` parameter."""
+def parse_read_start(query: dict[str, str], *, live: bool, lenient: bool = False) -> ReadStart:
+    """Read the `offset` parameter; `lenient`: numbers of any width."""
     token = query.get("offset")
     if token is None:
         if live:
@@ -63,7 +63,7 @@ def parse_read_start(query: dict[str, str], *, live: bool) -> ReadStart:
         return ReadStart(None)
     if token == BEGINNING:
         return ReadStart(START, beginning=True)
-    return ReadStart(parse_offset(token))
+    return ReadStart(parse_offset(token, lenient=lenient))
 
 
 def parse_until(query: dict[str, str], *, live: bool) -> Offset | None:
