@@ -39,6 +39,7 @@ from tailrace.server.handlers.bulk.rows import RowsHandler
 from tailrace.server.handlers.reads import (
     ReadHandlers,
     ReadStart,
+    parse_bytes_max,
     parse_read_start,
     parse_until,
 )
@@ -229,6 +230,7 @@ class Service:
         lenient = self._lenient and request.target.key.startswith(NO_BUCKET)
         position = parse_read_start(query, live=mode != "false", lenient=lenient)
         until = parse_until(query, live=mode != "false")
+        bytes_max = parse_bytes_max(query, live=mode != "false")
         cursor = parse_cursor(query.get("cursor", "")) if mode != "false" else None
         stream = self.engine.find(request.target.key)
         self.engine.touch(stream)
@@ -241,7 +243,9 @@ class Service:
             if mode == "sse":
                 reply(self.live.sse(request, stream, position, cursor))
             else:
-                self.reads.catch_up(request, stream, position, reply, until=until)
+                self.reads.catch_up(
+                    request, stream, position, reply, until=until, bytes_max=bytes_max
+                )
             return None
 
         try:

@@ -7,6 +7,7 @@ the end is sent.
 """
 
 import asyncio
+import re
 from typing import Final, NamedTuple
 
 from tailrace.engine.engine import Engine
@@ -25,8 +26,12 @@ from tailrace.server.message import Reply, Request, Response
 from tailrace.server.problem import problem
 from tailrace.server.streaming_body import streaming_response
 
-__all__ = ["ReadHandlers", "ReadStart", "parse_read_start", "parse_until", "stream_headers"]
+__all__ = [
+    "ReadHandlers", "ReadStart", "parse_bytes_max", "parse_read_start", "parse_until",
+    "stream_headers",
+]  # fmt: skip
 
+_INTEGER: Final = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 _MAX_AGE_S: Final = 60
 _STALE_S: Final = 300
 _CACHING: Final = b"%b, max-age=%d, stale-while-revalidate=%d"
@@ -76,6 +81,18 @@ def parse_until(query: dict[str, str], *, live: bool) -> Offset | None:
     return parse_offset(token)
 
 
+def parse_bytes_max(query: dict[str, str], *, live: bool) -> int | None:
+    """Read the `bytes_max` parameter: how large a response the client wants at most."""
+    text = query.get("bytes_max")
+    if text is None:
+        return None
+    if live:
+        raise QueryInvalid("bytes_max", "cannot be combined with live")
+    if not _INTEGER.fullmatch(text):
+        raise QueryInvalid("bytes_max", "must be a whole number from 1 on")
+    return int(text)
+
+
 class ReadHandlers:
     """GET and HEAD of streams, from durable states."""
 
@@ -116,8 +133,13 @@ class ReadHandlers:
         reply: Reply,
         cursor: int | None = None,
         until: Offset | None = None,
+        bytes_max: int | None = None,
     ) -> None:
-        """Catch up: whole messages from `position` on, up to the size limit of one response."""
+        """
+        Catch up: whole messages from `position` on, up to the size limit of one response.
+
+        A client may ask for less: up to `until`, or about `bytes_max`.
+        """
         state = stream.durable
         assert state is not None
         start = position.offset
@@ -129,7 +151,8 @@ class ReadHandlers:
         position.check(state)
         coding = negotiate(request.headers.get(b"accept-encoding", b""))
         # A long-poll, which has a cursor, returns small chunks.
-        bytes_max = self._read_bytes_max if cursor is None else self._chunk_bytes
+        limit = self._read_bytes_max if cursor is None else self._chunk_bytes
+        bytes_max = limit if bytes_max is None else min(limit, bytes_max)
         if until is not None:
             self._engine.locate(stream, until)
             if until.byte < start.byte:
