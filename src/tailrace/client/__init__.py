@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.client import errors, values
 from tailrace.client.errors import *  # noqa: F403
 from tailrace.client.flow import Retry
+from tailrace.client.iteration import AsyncReading, Reading
 from tailrace.client.sync.client import Bucket, Client, Stream
 from tailrace.client.sync.producer import Producer
 from tailrace.client.values import *  # noqa: F403
@@ -31,11 +32,13 @@ __all__ = [
     "AsyncBucket",
     "AsyncClient",
     "AsyncProducer",
+    "AsyncReading",
     "AsyncStream",
     "Bucket",
     "Client",
     "Delivery",
     "Producer",
+    "Reading",
     "Retry",
     "Stream",
 ]

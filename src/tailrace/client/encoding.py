@@ -9,7 +9,15 @@ from tailrace.protocol import content_type as content_types
 from tailrace.protocol.errors import ContentTypeInvalid
 from tailrace.protocol.json_mode import check_value
 
-__all__ = ["DEFAULT_CONTENT_TYPE", "JSON", "as_bytes", "check_message", "encode_json", "is_json"]
+__all__ = [
+    "DEFAULT_CONTENT_TYPE",
+    "JSON",
+    "as_bytes",
+    "check_message",
+    "encode_json",
+    "is_json",
+    "is_text",
+]
 
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 JSON: Final = "application/json"
@@ -61,6 +69,14 @@ def check_message(data: bytes, *, as_json: bool) -> None:
             check_value(data)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"a message of a JSON stream must be JSON: {error}") from None
+
+
+def is_text(content_type: str) -> bool:
+    """Whether a stream of this content type is sent as text over SSE (§5.8)."""
+    try:
+        return content_types.is_text(content_type)
+    except ContentTypeInvalid:
+        return False
 
 
 def is_json(content_type: str) -> bool:

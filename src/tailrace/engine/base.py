@@ -11,6 +11,7 @@ The duties of the engine: all calls come from one thread, except `sync`, `compac
 synced at a time.
 """
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ __all__ = [
     "Store",
     "StoreCopy",
     "Transaction",
+    "new_store_id",
     "snapshot_garbage",
 ]
 
@@ -198,6 +200,11 @@ class StoreCopy(ABC):
     def discard(self) -> None: ...
 
 
+def new_store_id() -> str:
+    """An id that no other store has."""
+    return secrets.token_urlsafe(6)
+
+
 class Store(ABC):
     durable: bool
     """Whether `sync` does anything, and so needs a thread."""
@@ -205,6 +212,11 @@ class Store(ABC):
     """The bytes of a damaged log that were cut off to open it."""
     next_id: int
     """The first internal id that was never used."""
+    store_id: str
+    """
+    Random for each new store and each restored backup. Internal ids and offsets are repeated there
+    with other content; together with this they identify content.
+    """
 
     @abstractmethod
     def begin(self) -> Transaction: ...

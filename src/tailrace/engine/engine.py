@@ -28,6 +28,7 @@ from tailrace.engine.lru import LruCache
 from tailrace.engine.pins import Pins
 from tailrace.engine.quota import Quota, check_quota
 from tailrace.engine.read import Slice, locate, read_slice
+from tailrace.engine.search import align, end_within
 from tailrace.engine.sweep import Sweeper
 from tailrace.protocol.bucket import admit_stream, growth
 from tailrace.protocol.errors import BucketNotFound, Refusal, StreamGone, StreamNotFound
@@ -139,6 +140,16 @@ class Engine:
         """Whole messages from an offset on, up to a size: at least one, if there is one."""
         assert stream.durable is not None
         return read_slice(self.store, stream.durable, start, bytes_max)
+
+    def align(self, stream: StreamEntry, offset: Offset) -> Offset:
+        """The boundary at or before an offset that a client computed; see `search.align`."""
+        assert stream.durable is not None
+        return align(self.store, stream.durable, offset)
+
+    def end_within(self, stream: StreamEntry, start: Offset, bytes_max: int) -> Offset:
+        """Where a read of up to a number of bytes ends; see `search.end_within`."""
+        assert stream.durable is not None
+        return end_within(self.store, stream.durable, start, bytes_max)
 
     def touch(self, stream: StreamEntry) -> None:
         """Note a read: a sliding TTL starts again."""

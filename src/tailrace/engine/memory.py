@@ -6,7 +6,7 @@ from functools import partial
 from heapq import nsmallest
 from itertools import islice
 
-from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction
+from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, new_store_id
 from tailrace.engine.codec import HEAD, decode_record, encode_record
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.machine import apply_append
@@ -34,6 +34,7 @@ class MemoryStore(Store):
 
     def __init__(self) -> None:
         self.next_id = 1
+        self.store_id = new_store_id()
         self.states: dict[bytes, StreamState] = {}
         # The records of each stream, in order.
         self.records: dict[int, list[bytes]] = {}

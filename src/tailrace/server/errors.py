@@ -5,10 +5,10 @@ from tailrace.protocol.errors import Refusal
 __all__ = [
     "ArrowMissing", "BackupFailed", "BackupRunning", "BackupUnsupported", "BodyIncomplete",
     "BodyTooLarge", "ConditionFailed", "ConditionUnsupported", "ContentCodingRefused",
-    "HeadersTooLarge", "Internal", "MalformedRequest", "MethodNotAllowed", "NotReady",
-    "RequestInvalid", "RequestTimeout", "RouteNotFound", "SnapshotNotStored",
-    "SnapshotTooLarge", "TooManyConnections", "TransferCodingUnknown", "UpgradeRefused",
-    "UriTooLong",
+    "HeadersTooLarge", "Internal", "MalformedRequest", "MethodNotAllowed",
+    "MethodNotAllowedOnBucket", "NotReady", "RequestInvalid", "RequestTimeout",
+    "RouteNotFound", "SnapshotNotStored", "SnapshotTooLarge", "TooManyConnections",
+    "TransferCodingUnknown", "UpgradeRefused", "UriTooLong",
 ]  # fmt: skip
 
 
@@ -33,6 +33,15 @@ class MethodNotAllowed(Refusal):
     message = "{method:.32} is not allowed here; allowed: {allowed}"
     method: str
     allowed: str
+
+
+class MethodNotAllowedOnBucket(MethodNotAllowed):
+    """A client that was given a bare host as its root takes a bucket for a stream."""
+
+    message = (
+        "{method:.32} is not allowed on a bucket; allowed: {allowed}. Streams of the base protocol "
+        "are at /v1/stream/{{path}}: give the client that URL"
+    )
 
 
 class BodyTooLarge(Refusal):

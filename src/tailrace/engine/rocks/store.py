@@ -3,7 +3,7 @@ The RocksDB store: one shared log, one put per append, one fsync for everything 
 
 Column families, all keys big-endian so that they sort as numbers:
 
-    default    what the database is: `format`, `next_id`
+    default    what the database is: `format`, `next_id`, `store_id`
     records    (stream id u64, byte offset u64)  ->  a record, see `codec`
     states     (stream id u64)                   ->  a checkpoint, see `codec`
     names      name key                          ->  stream id u64
@@ -29,9 +29,10 @@ from typing import Final
 import msgspec
 from rocksdict import Cache, CompactOptions, Rdict, WriteBatch
 
-from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction
+from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, new_store_id
 from tailrace.engine.codec import HEAD, decode_record, decode_state
 from tailrace.engine.errors import EngineError, StorageDamaged
+from tailrace.engine.restore import RESTORED
 from tailrace.engine.rocks.backup import RocksCopy, remove_copies
 from tailrace.engine.rocks.compaction import compact_families
 from tailrace.engine.rocks.keys import ID, PAIR, after_prefix, items, keys
@@ -59,6 +60,7 @@ FORMAT_VERSION: Final = 4
 _FORMATS_UPGRADED: Final = (b"1", b"2", b"3")
 _FORMATS_UNCOUNTED: Final = (b"1", b"2")
 _FORMAT: Final = b"format"
+_STORE_ID: Final = b"store_id"
 # On a small disk the reserve is limited to this part of it.
 _RESERVE_SHARE_MAX: Final = 10
 
@@ -104,6 +106,7 @@ class RocksStore(Store):
         remove_copies(directory)
         stored = self._db.get(NEXT_ID)
         self.next_id = 1 if stored is None else ID.unpack(stored)[0]
+        self.store_id = self._identify()
 
     def _check_format(self) -> None:
         stored = self._db.get(_FORMAT)
@@ -123,6 +126,21 @@ class RocksStore(Store):
             )
         if UNCOUNTED in self._db:
             self._count_bytes()
+
+    def _identify(self) -> str:
+        """The id of this store; a new one if content that readers have seen may be missing."""
+        stored: bytes | None = self._db.get(_STORE_ID)
+        restored = self._directory / RESTORED
+        if stored is not None and not self.cut_bytes and not restored.exists():
+            return stored.decode()
+        store_id = new_store_id()
+        self._db[_STORE_ID] = store_id.encode()
+        self._db.flush_wal(True)
+        # Only when it is durable: after a crash there must not be the id of the backup. If the file
+        # stays, the next start makes yet another id.
+        with suppress(OSError):
+            restored.unlink(missing_ok=True)
+        return store_id
 
     def _count_bytes(self) -> None:
         try:

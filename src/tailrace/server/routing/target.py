@@ -3,6 +3,9 @@ The target of a request: what its path names.
 
 A path is percent-decoded once, must be UTF-8, and is refused if a segment is empty, `.` or `..`, or
 if it holds NUL or, on the base surface, a backslash. The key of a stream is never a file name.
+
+Streams of the base protocol are below `/v1/stream/`, below `/v1/streams/`, which some clients use,
+and below the root that is configured: each stream is at all of them.
 """
 
 from functools import lru_cache
@@ -27,6 +30,7 @@ __all__ = [
 ]
 
 STREAM_PREFIX: Final = b"/v1/stream/"
+_STREAM_ALIAS: Final = b"/v1/streams/"
 SHORT_BYTES_MAX: Final = 512
 # First segments that are not buckets: a bucket id has at least four characters.
 _NOT_BUCKETS: Final = ("v1", "")
@@ -60,14 +64,18 @@ UNRESOLVED: Final = Target(routes.OWN)
 """The target of a request whose path has not been resolved, or cannot be."""
 
 
-def resolve(path: bytes) -> Target:
+def resolve(path: bytes, root: bytes = STREAM_PREFIX) -> Target:
     """
-    Find what a path names, from its bytes as sent.
+    Find what a path names, from its bytes as sent; `root` is the configured one.
 
     Raises:
         NameInvalid, BucketInvalid: Nothing can have this name.
         RouteNotFound: No route has this path.
     """
+    for alias in (root, _STREAM_ALIAS):
+        if path.startswith(alias):
+            path = STREAM_PREFIX + path[len(alias) :]
+            break
     if path.startswith(STREAM_PREFIX):
         return Target(routes.STREAM, base_key(_decode(path[len(STREAM_PREFIX) :])))
     if path == b"*":
