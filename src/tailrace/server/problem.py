@@ -14,6 +14,7 @@ from tailrace.protocol.errors import (
     Refusal,
     StreamClosed,
 )
+from tailrace.protocol.subscription_errors import AlreadyClaimed
 from tailrace.server import headers as h
 from tailrace.server.errors import MethodNotAllowed, NotReady, SnapshotNotStored, TooManyConnections
 from tailrace.server.guard.access.errors import CredentialsRefused, KeysNotReady, Unauthenticated
@@ -30,10 +31,10 @@ _RETRY_SOON: Final = (
 """Refusals that carry `Retry-After: 1`."""
 
 
-def problem(refusal: Refusal) -> Response:
-    """The response to a refused request."""
+def problem(refusal: Refusal, *, subscriptions: bool = False) -> Response:
+    """The response to a refused request; `subscriptions`: to a route below `__ds`."""
     headers = [(h.CONTENT_TYPE, b"application/problem+json"), h.NO_STORE, *_headers(refusal)]
-    content = {
+    content: dict[str, object] = {
         "type": f"urn:tailrace:problem:{refusal.code}",
         "title": refusal.title,
         "status": refusal.status,
@@ -41,9 +42,19 @@ def problem(refusal: Refusal) -> Response:
         "detail": refusal.detail.encode("utf-8", "replace").decode(),
         "code": refusal.code,
     }
+    if subscriptions:
+        content["error"] = _subscription_error(refusal, content["detail"])
     response = Response(refusal.status, headers, msgspec.json.encode(content))
     response.code = refusal.code
     return response
+
+
+def _subscription_error(refusal: Refusal, message: object) -> dict[str, object]:
+    """The error in the form of the subscription API, as a member of the problem."""
+    error = {"code": refusal.code.upper().replace("-", "_"), "message": message}
+    if isinstance(refusal, AlreadyClaimed):
+        error |= {"current_holder": refusal.current_holder, "generation": refusal.generation}
+    return error
 
 
 def reply_unless_refused(reply: Reply, response: Response) -> Callable[[Outcome], None]:

@@ -55,6 +55,7 @@ _File: TypeAlias = Annotated[str, Meta(extra={"metavar": "FILE"})]
 _Directory: TypeAlias = Annotated[Path, Meta(extra={"metavar": "DIR"})]
 _Engine: TypeAlias = Literal["rocksdb", "memory"]
 _Ttl: TypeAlias = Literal["creation", "sliding"]
+_Networks: TypeAlias = Literal["public", "loopback", "private"]
 _LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 _LogFormat: TypeAlias = Literal["auto", "console", "json"]
 
@@ -100,6 +101,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     trusted_proxies: Annotated[
         str, "Addresses or networks, separated by commas, whose X-Forwarded-For is trusted."
     ] = ""
+    public_url: Annotated[
+        str, "URL of this server in webhooks, if clients reach it by another than they send in "
+        "Host."] = ""
+    webhook_networks: Annotated[
+        _Networks, "Where webhooks may go: global addresses only; also localhost and 127.0.0.x; "
+        "or also private networks."] = "loopback"
     metrics_buckets_max: Annotated[
         _Natural, "Maximum of buckets with their own metrics; the others are summed up."] = 100
     traces: Annotated[
