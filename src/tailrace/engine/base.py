@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
+from tailrace.protocol.subscription import Link, SubscriptionState
 
 __all__ = [
     "SNAPSHOT_CHUNK_BYTES",
@@ -139,6 +140,22 @@ class Transaction(ABC):
         """Store a bucket, or delete it."""
 
     @abstractmethod
+    def put_subscription(self, key: bytes, state: SubscriptionState | None) -> None:
+        """Store a subscription, or delete it."""
+
+    @abstractmethod
+    def put_link(self, subscription_id: int, path: bytes, link: Link | None) -> None:
+        """Store the link of a subscription to a stream, or delete it."""
+
+    @abstractmethod
+    def drop_links(self, subscription_id: int) -> None:
+        """Delete all links of a subscription."""
+
+    @abstractmethod
+    def put_secret(self, name: bytes, secret: bytes) -> None:
+        """Store key material under a name."""
+
+    @abstractmethod
     def reclaim(self, garbage: Garbage) -> None:
         """Delete garbage, and its entry."""
 
@@ -225,6 +242,18 @@ class Store(ABC):
     @abstractmethod
     def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
         """Keys of streams that begin with `prefix` and come after another key, in order."""
+
+    @abstractmethod
+    def subscriptions(self) -> Iterator[tuple[bytes, SubscriptionState]]:
+        """All subscriptions and their keys, in order."""
+
+    @abstractmethod
+    def links(self) -> Iterator[tuple[int, bytes, Link]]:
+        """All links: the internal id of the subscription, the path of the stream, the link."""
+
+    @abstractmethod
+    def secret(self, name: bytes) -> bytes | None:
+        """The key material of a name, if it is stored."""
 
     @abstractmethod
     def spool(self, snapshot_id: int) -> Spool:

@@ -106,6 +106,7 @@ class Buckets:
             # Expired streams do not count, even if they are not deleted yet.
             self._delete_expired(bucket.key + b"\0")
             delete_bucket(bucket.state)
+        self._engine.subscriptions.drop_scope(bucket.key)
 
     def grow(self, bucket: BucketEntry, change: Growth) -> None:
         """Add what a record of the open batch changes about its bucket."""

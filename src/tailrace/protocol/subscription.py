@@ -41,6 +41,7 @@ __all__ = [
     "LEASE_MS_MAX",
     "LEASE_MS_MIN",
     "RETRY_MS_MAX",
+    "Link",
     "LinkedStream",
     "Phase",
     "SubscriptionConfig",
@@ -77,7 +78,7 @@ def offset_text(offset: Offset) -> str:
     return BEGINNING if offset == BEFORE_FIRST else offset.token()
 
 
-class SubscriptionConfig(Struct, frozen=True, kw_only=True):
+class SubscriptionConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a client configures. Paths are relative to the surface of the subscription."""
 
     type: str
@@ -132,7 +133,7 @@ class Phase(IntEnum):
     LEASED = 2
 
 
-class SubscriptionState(Struct, frozen=True, kw_only=True):
+class SubscriptionState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A subscription after some change. Its cursors are kept beside it."""
 
     id: int
@@ -164,7 +165,15 @@ class SubscriptionState(Struct, frozen=True, kw_only=True):
 
     @property
     def status(self) -> str:
-        return "failed" if self.attempts else "active"
+        return "failed" if self.attempts and self.phase is not Phase.IDLE else "active"
+
+
+class Link(NamedTuple):
+    """What is stored of a subscription and a stream; nothing if both are at their default."""
+
+    is_explicit: bool = False
+    acked: Offset | None = None
+    """The cursor while work is pending; None: it is at the tail."""
 
 
 class LinkedStream(NamedTuple):
