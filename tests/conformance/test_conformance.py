@@ -1,8 +1,8 @@
 """
 The public conformance suite passes on every kind of server.
 
-Not run, by the name pattern in vitest.config.ts: the nine `Fork - …` groups and `Reserved
-subscription APIs`, parts of the protocol that Tailrace does not offer.
+Not run, by the name pattern in vitest.config.ts: the nine `Fork - …` groups, a part of the protocol
+that Tailrace does not offer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from tests.conformance import suite
 from tests.support.server import AsgiServerProcess, BaseServerProcess, ServerProcess
 
-SUITE_TESTS = 250
+SUITE_TESTS = 256
 # Tests that expect `--ttl sliding`, where a TTL counts from the last use. By default it counts from
 # the stream's creation, and these tests fail.
 SLIDING_TESTS = frozenset(

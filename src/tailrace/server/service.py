@@ -131,7 +131,7 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._use_quotas()
         if guard.access is not None:
-            engine.subscriptions.readable = self._owners.readable
+            engine.subscriptions.set_readable(self._owners.readable)
             # Called by the thread that fetches the keys of JWTs.
             guard.access.on_change = partial(self._loop.call_soon_threadsafe, self._review_readers)
 
@@ -251,7 +251,7 @@ class Service:
         self._review_readers()
         if self.guard.access is not None:
             self._owners.changed()
-            self.engine.subscriptions.rights_changed()
+            self.engine.subscriptions.set_readable(self._owners.readable)
 
     async def close(self) -> None:
         """All connections are closed: cancel the tasks that still work for one."""

@@ -19,7 +19,13 @@ from msgspec.structs import replace
 from tailrace.server.guard.access import Access, Operation, Principal
 from tailrace.server.guard.access.grants import GrantInvalid, parse_grants
 
-__all__ = ["Owners", "check_covers", "check_may_append", "covers", "may_know"]
+__all__ = ["NO_OWNER", "Owners", "check_covers", "check_may_append", "covers", "may_know"]
+
+NO_OWNER: Final = (
+    "the owner of the subscription has no rights any more, or its token has expired: PUT the "
+    "subscription again with a valid token"
+)
+"""The error of a subscription whose wakes are not sent."""
 
 _CACHED_COUNT_MAX: Final = 10_000
 
@@ -86,21 +92,28 @@ class Owners:
 
     def principal(self, owner: bytes | None) -> Principal | None:
         """The owner with its present rights, or None if it has none any more."""
-        if not owner or self._access is None:
-            return None
-        if owner in self._cache:
-            found = self._cache[owner]
-        else:
-            if len(self._cache) >= _CACHED_COUNT_MAX:
-                self._cache.clear()
-            found = self._cache[owner] = self._find(_parsed(owner))
-        if found is not None and found.expires_at is not None:
-            return found if found.expires_at > self._clock() else None
-        return found
+        found = self._known(owner)
+        if found is None or found.expires_at is None or found.expires_at > self._clock():
+            return found
+        return None
 
     def readable(self, owner: bytes | None, key: bytes) -> bool:
-        """Whether the owner may know of a stream."""
-        return may_know(self.principal(owner), key)
+        """
+        Whether a stream can be pending for an owner.
+
+        Also after its JWT has expired: then nothing is sent, and with the next one nothing was
+        missed.
+        """
+        return may_know(self._known(owner), key)
+
+    def _known(self, owner: bytes | None) -> Principal | None:
+        if not owner or self._access is None:
+            return None
+        if owner not in self._cache:
+            if len(self._cache) >= _CACHED_COUNT_MAX:
+                self._cache.clear()
+            self._cache[owner] = self._find(_parsed(owner))
+        return self._cache[owner]
 
     def changed(self) -> None:
         """The access file was read again."""

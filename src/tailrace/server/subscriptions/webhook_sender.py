@@ -23,7 +23,7 @@ import structlog
 from tailrace.engine.subscriptions import Delivery, Subscriptions
 from tailrace.server.subscriptions.addresses import Networks
 from tailrace.server.subscriptions.lease_tokens import CALLBACK_KIND
-from tailrace.server.subscriptions.owners import Owners
+from tailrace.server.subscriptions.owners import NO_OWNER, Owners
 from tailrace.server.subscriptions.secrets import SubscriptionSecrets
 from tailrace.server.subscriptions.signatures import SIGNATURE_HEADER
 from tailrace.server.subscriptions.views import callback_url, wake_stream_views
@@ -38,10 +38,6 @@ ATTEMPTS_MAX: Final = 256
 HOST_ATTEMPTS_MAX: Final = 8
 """Concurrent attempts to one host and port."""
 
-_NO_OWNER: Final = (
-    "the owner of the subscription has no rights any more, or its token has expired: PUT the "
-    "subscription again with a valid token"
-)
 _Key: TypeAlias = tuple[bytes, str]
 
 log = structlog.get_logger("tailrace")
@@ -128,7 +124,7 @@ class WebhookSender:
         subscriptions = self._subscriptions
         owner = delivery.state.owner
         if self._owners.guarded and self._owners.principal(owner) is None:
-            subscriptions.failed(delivery, _NO_OWNER)
+            subscriptions.failed(delivery, NO_OWNER)
             return
         try:
             client = await self._started_client()

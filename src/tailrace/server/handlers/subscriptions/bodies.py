@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 _Paths: TypeAlias = Annotated[tuple[str, ...], Meta(max_length=STREAMS_COUNT_MAX)]
 _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
-_Generation: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 63)]
+_Generation: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class _WebhookBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -184,10 +184,9 @@ def _check_pattern(scope: bytes, pattern: str) -> None:
             )
     if scope != NO_BUCKET and sum(segment != "**" for segment in segments) > 1:
         raise InvalidSubscription("pattern: ids of streams in a bucket have no slash")
-    # With letters for the wildcards, it must be the name of a stream.
-    checked_path(
-        scope,
-        "/".join("x" if "*" in segment else segment for segment in segments)
-        if scope == NO_BUCKET
-        else next((segment for segment in segments if "*" not in segment), "x"),
-    )
+    # With a letter for each wildcard, it must be the name of a stream.
+    if scope == NO_BUCKET:
+        name = "/".join("x" if "*" in segment else segment for segment in segments)
+    else:
+        name = next((segment for segment in segments if "*" not in segment), "x")
+    checked_path(scope, name)

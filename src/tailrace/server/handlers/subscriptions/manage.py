@@ -20,6 +20,7 @@ from tailrace.server.message import Request, Response
 from tailrace.server.routing.query import parse_query
 from tailrace.server.subscriptions.addresses import Networks, check_url
 from tailrace.server.subscriptions.owners import (
+    NO_OWNER,
     Owners,
     check_covers,
     check_may_append,
@@ -123,7 +124,9 @@ class SubscriptionHandlers:
         limit = parse_limit(parse_query(request.query, ("limit",)).get("limit"))
         shown: list[dict[str, object]] = []
         has_more = False
-        for scope in self._subscriptions.scopes():
+        for scope in sorted(
+            {entry.scope for entry in self._subscriptions.records.entries.values()}
+        ):
             after, more = "", True
             while more and not has_more:
                 found, more = self._subscriptions.page(scope, after, limit)
@@ -198,7 +201,10 @@ class SubscriptionHandlers:
     ) -> dict[str, object]:
         kid = (await self._secrets.signer()).kid
         origin = self._owners.origin(state.owner)
-        return subscription_view(subscription_id, state, origin, scope, kid)
+        view = subscription_view(subscription_id, state, origin, scope, kid)
+        if self._owners.guarded and self._owners.principal(state.owner) is None:
+            view |= {"status": "failed", "last_error": NO_OWNER}
+        return view
 
 
 def scope_of(request: Request) -> bytes:
