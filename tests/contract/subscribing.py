@@ -3,7 +3,7 @@
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from tailrace.engine.subscriptions import Claim, Delivery, SubscriptionView
+from tailrace.engine.subscriptions import Claim, SubscriptionView, WakeDelivery
 from tailrace.protocol.subscription import SubscriptionConfig, SubscriptionState
 from tests.contract.harness import World
 
@@ -30,7 +30,7 @@ class Subscriber:
     def __init__(self, world: World, scope: bytes = b"") -> None:
         self.world = world
         self.scope = scope
-        self.deliveries: list[Delivery] = []
+        self.deliveries: list[WakeDelivery] = []
 
     def start(self) -> None:
         """Begin to deliver webhooks."""
@@ -96,7 +96,7 @@ class Subscriber:
     def ack(
         self,
         name: str,
-        wake: Claim | Delivery,
+        wake: Claim | WakeDelivery,
         acks: Sequence[tuple[str, str]] = (),
         *,
         done: bool = False,
@@ -110,13 +110,13 @@ class Subscriber:
         subscriptions = self.world.engine.subscriptions
         self._run(subscriptions.release(self.scope, name, wake.wake_id, wake.generation))
 
-    def delivered(self, delivery: Delivery, *, done: bool) -> None:
+    def delivered(self, delivery: WakeDelivery, *, done: bool) -> None:
         async def work() -> None:
             self.world.engine.subscriptions.delivered(delivery, done=done)
 
         self._run(work())
 
-    def failed(self, delivery: Delivery, error: str = "503") -> None:
+    def failed(self, delivery: WakeDelivery, error: str = "503") -> None:
         async def work() -> None:
             self.world.engine.subscriptions.failed(delivery, error)
 

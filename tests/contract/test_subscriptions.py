@@ -103,6 +103,7 @@ class TestConfiguration:
         page, more = subscriptions.page(b"", "b", 2)
         assert ([name for name, _ in page], more) == (["c"], False)
         assert subscriptions.page(b"bucket", "", 2) == ([], False)
+        assert subscriptions.scopes() == [b""]
 
 
 class TestLinks:
@@ -561,6 +562,20 @@ class TestRights:
         subscriptions.set_readable(readable)
         subscriber.append("e/2")
         assert [item.path for item in subscriber.claim("s").streams] == ["e/2", "e/1"]
+
+    def test_a_confirmation_by_another_owner_replaces_it(self, subscriber: Subscriber) -> None:
+        def readable(owner: bytes | None, key: bytes) -> bool:
+            return owner == b"reader"
+
+        subscriber.world.engine.subscriptions.set_readable(readable)
+        subscriber.create("s", pull(), b"reader")
+        subscriber.append("e/1")
+        assert not subscriber.create("s", pull(), b"other").created
+        subscriber.world.reopen()
+        subscriber.world.engine.subscriptions.set_readable(readable)
+        assert subscriber.state("s").owner == b"other"
+        with pytest.raises(NoPendingWork):
+            subscriber.claim("s")
 
     def test_a_failure_of_the_check_fails_no_append(self, subscriber: Subscriber) -> None:
         def readable(owner: bytes | None, key: bytes) -> bool:

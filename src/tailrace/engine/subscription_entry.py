@@ -8,7 +8,7 @@ from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import StreamState
 from tailrace.protocol.subscription import BEFORE_FIRST, LinkedStream, SubscriptionState
 
-__all__ = ["Claim", "Delivery", "SubscriptionEntry", "SubscriptionView", "lives"]
+__all__ = ["Claim", "SubscriptionEntry", "SubscriptionView", "WakeDelivery", "lives"]
 
 _SEPARATOR: Final = b"\0"
 
@@ -89,7 +89,7 @@ class Claim(NamedTuple):
     streams: list[LinkedStream]
 
 
-class Delivery(NamedTuple):
+class WakeDelivery(NamedTuple):
     """A wake that must be sent to a webhook now, for the first time or again."""
 
     scope: bytes

@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from tailrace.engine.errors import StorageFailed
-from tailrace.engine.subscription_entry import Delivery, SubscriptionEntry
+from tailrace.engine.subscription_entry import SubscriptionEntry, WakeDelivery
 from tailrace.engine.subscription_records import SubscriptionRecords
 from tailrace.engine.subscription_streams import SubscriptionStreams
 from tailrace.protocol import subscription as rules
@@ -45,7 +45,7 @@ class SubscriptionWakes:
     def __init__(
         self, engine: "Engine", records: SubscriptionRecords, streams: SubscriptionStreams
     ) -> None:
-        self.on_wake: Callable[[Delivery], None] | None = None
+        self.on_wake: Callable[[WakeDelivery], None] | None = None
         self._engine = engine
         self._records = records
         self._streams = streams
@@ -61,7 +61,7 @@ class SubscriptionWakes:
         for entry in records.entries.values():
             self._changed(entry)
 
-    def start(self, on_wake: Callable[[Delivery], None]) -> None:
+    def start(self, on_wake: Callable[[WakeDelivery], None]) -> None:
         """Deliver webhooks from now on, first of all those that were not when the server died."""
         self.on_wake = on_wake
         now = self._engine.clock()
@@ -165,7 +165,7 @@ class SubscriptionWakes:
         state = entry.state
         if self.current(entry, generation) and self.on_wake is not None:
             assert state is not None
-            self.on_wake(Delivery(entry.scope, entry.id, state, streams))
+            self.on_wake(WakeDelivery(entry.scope, entry.id, state, streams))
 
     def _sent(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

@@ -19,9 +19,9 @@ from tailrace.engine.errors import StorageFailed
 from tailrace.engine.subscription_acks import check_acks, told_tails
 from tailrace.engine.subscription_entry import (
     Claim,
-    Delivery,
     SubscriptionEntry,
     SubscriptionView,
+    WakeDelivery,
     lives,
 )
 from tailrace.engine.subscription_records import SubscriptionRecords
@@ -41,7 +41,7 @@ from tailrace.protocol.subscription_errors import (
 if TYPE_CHECKING:
     from tailrace.engine.engine import Engine
 
-__all__ = ["Claim", "Delivery", "SubscriptionView", "Subscriptions"]
+__all__ = ["Claim", "SubscriptionView", "Subscriptions", "WakeDelivery"]
 
 ID_BYTES_MAX: Final = 256
 WORKER_BYTES_MAX: Final = 512
@@ -63,7 +63,7 @@ class Subscriptions:
         # Made, and not durable yet.
         self._secrets: dict[str, bytes] = {}
 
-    def start(self, on_wake: Callable[[Delivery], None]) -> None:
+    def start(self, on_wake: Callable[[WakeDelivery], None]) -> None:
         """Begin to deliver webhooks. Each call of `on_wake` owes one `delivered` or `failed`."""
         self.wakes.start(on_wake)
 
@@ -131,7 +131,7 @@ class Subscriptions:
         self, scope: bytes, subscription_id: str, config: SubscriptionConfig, owner: bytes | None
     ) -> SubscriptionView:
         """
-        Create a subscription, or confirm one of the same configuration.
+        Create a subscription, or confirm one of the same configuration, which gets this owner.
 
         Raises:
             InvalidSubscription: The configuration is not valid.
@@ -153,6 +153,10 @@ class Subscriptions:
             assert entry.state is not None
             if entry.state.digest != config.digest():
                 raise await self._when_durable(entry, SubscriptionExists())
+            if entry.state.owner != owner:
+                # Renewed credentials: the rights of the new owner count from now on.
+                self.records.put(entry, replace(entry.state, owner=owner))
+                entry.rights = -1
         view = await self._view(entry)
         return view._replace(created=created)
 
@@ -203,6 +207,10 @@ class Subscriptions:
         # Readers see what is durable.
         found = [(entries[key].id, state) for key in keys if (state := entries[key].durable)]
         return found[:count_max], len(found) > count_max
+
+    def scopes(self) -> list[bytes]:
+        """The scopes that have subscriptions, in order."""
+        return sorted({entry.scope for entry in self.records.entries.values()})
 
     async def delete(self, scope: bytes, subscription_id: str) -> bool:
         """Delete a subscription; returns whether there was one."""
@@ -304,7 +312,7 @@ class Subscriptions:
         self.wakes.end(entry)
         await self.records.durable(entry)
 
-    def delivered(self, delivery: Delivery, *, done: bool) -> None:
+    def delivered(self, delivery: WakeDelivery, *, done: bool) -> None:
         """A webhook answered with 2xx; `done` acknowledges the tails that it was told."""
         entry = self._delivering(delivery)
         if entry is None:
@@ -316,7 +324,7 @@ class Subscriptions:
                 self.records.move(entry, path, acked)
             self.wakes.end(entry)
 
-    def failed(self, delivery: Delivery, error: str) -> None:
+    def failed(self, delivery: WakeDelivery, error: str) -> None:
         """A webhook did not answer with 2xx: it is tried again later."""
         entry = self._delivering(delivery)
         if entry is not None:
@@ -368,7 +376,7 @@ class Subscriptions:
         assert entry.state is not None
         rules.fence(entry.state, wake_id, generation)
 
-    def _delivering(self, delivery: Delivery) -> SubscriptionEntry | None:
+    def _delivering(self, delivery: WakeDelivery) -> SubscriptionEntry | None:
         """The subscription of a delivery, if its wake is still the one that is being delivered."""
         entry = self.records.entries.get(_key(delivery.scope, delivery.id))
         if entry is None or entry.state is None or entry.state.id != delivery.state.id:
