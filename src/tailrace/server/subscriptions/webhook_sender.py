@@ -1,5 +1,5 @@
 """
-Delivery of webhooks: which wake is sent next, and how many at once.
+WakeDelivery of webhooks: which wake is sent next, and how many at once.
 
 Rule 1: the engine says when a wake is due, first tries and retries alike, and keeps the schedule.
 This module keeps nothing that a restart must not lose.
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
-from tailrace.engine.subscriptions import Delivery, Subscriptions
+from tailrace.engine.subscriptions import Subscriptions, WakeDelivery
 from tailrace.server.subscriptions.addresses import Networks
 from tailrace.server.subscriptions.lease_tokens import CALLBACK_KIND
 from tailrace.server.subscriptions.owners import NO_OWNER, Owners
@@ -59,7 +59,7 @@ class WebhookSender:
         self._networks = networks
         self._client: asyncio.Task[WebhookClient] | None = None
         # The wakes that wait, by subscription; and the order in which each host gets its own.
-        self._due: dict[_Key, Delivery] = {}
+        self._due: dict[_Key, WakeDelivery] = {}
         self._waiting: dict[str, deque[_Key]] = {}
         self._running: dict[_Key, asyncio.Task[None]] = {}
         self._busy: dict[str, int] = {}
@@ -67,7 +67,7 @@ class WebhookSender:
         self._is_closed = False
         subscriptions.start(self.wake)
 
-    def wake(self, delivery: Delivery) -> None:
+    def wake(self, delivery: WakeDelivery) -> None:
         """A wake is due: send it as soon as there is room."""
         if self._is_closed:
             return
@@ -120,7 +120,7 @@ class WebhookSender:
         if not self._is_closed:
             self._start_next()
 
-    async def _deliver(self, delivery: Delivery) -> None:
+    async def _deliver(self, delivery: WakeDelivery) -> None:
         subscriptions = self._subscriptions
         owner = delivery.state.owner
         if self._owners.guarded and self._owners.principal(owner) is None:
@@ -141,7 +141,7 @@ class WebhookSender:
         else:
             subscriptions.delivered(delivery, done=result.done)
 
-    async def _body(self, delivery: Delivery) -> bytes:
+    async def _body(self, delivery: WakeDelivery) -> bytes:
         scope, id_, state = delivery.scope, delivery.id, delivery.state
         tokens = await self._secrets.tokens()
         content = {
@@ -179,5 +179,5 @@ class WebhookSender:
             await (await self._client).close()
 
 
-def _host(delivery: Delivery) -> str:
+def _host(delivery: WakeDelivery) -> str:
     return urlsplit(delivery.state.config.webhook_url or "").netloc.lower()
