@@ -20,6 +20,7 @@ from tailrace.server.errors import MethodNotAllowed, NotReady, SnapshotNotStored
 from tailrace.server.guard.access.errors import CredentialsRefused, KeysNotReady, Unauthenticated
 from tailrace.server.guard.limits.errors import RateLimited, TooManyWaiters
 from tailrace.server.message import Reply, Response
+from tailrace.server.subscriptions.errors import TokenExpired, TokenInvalid
 
 __all__ = ["problem", "reply_unless_refused"]
 
@@ -82,7 +83,7 @@ def _headers(refusal: Refusal) -> list[tuple[bytes, bytes]]:
             return [(h.STREAM_EARLIEST_OFFSET, refusal.earliest.encode())]
         case MethodNotAllowed():
             return [(b"Allow", refusal.allowed.encode())]
-        case Unauthenticated():
+        case Unauthenticated() | TokenInvalid() | TokenExpired():
             return [(h.WWW_AUTHENTICATE, _CHALLENGE)]
         case CredentialsRefused():
             # RFC 6750 §3. Every `reason` is a constant of ours without quotation marks.
