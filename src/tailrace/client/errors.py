@@ -236,6 +236,11 @@ def _problem(headers: Mapping[str, str], body: bytes) -> tuple[str | None, str]:
         return None, text
     if not isinstance(content, dict):
         return None, text
+    error = content.get("error")
+    if isinstance(error, dict):
+        # The form of the subscription API.
+        content = {**error, **content}
+        error = error.get("message")
     code = content.get("code")
-    detail = content.get("detail") or content.get("message") or content.get("error") or text
+    detail = content.get("detail") or content.get("message") or error or text
     return code if isinstance(code, str) else None, str(detail)

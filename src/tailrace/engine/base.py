@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
+from tailrace.protocol.subscription import Link, SubscriptionState
 
 __all__ = [
     "SNAPSHOT_CHUNK_BYTES",
@@ -156,6 +157,22 @@ class Transaction(ABC):
         """Store a bucket, or delete it."""
 
     @abstractmethod
+    def put_subscription(self, key: bytes, state: SubscriptionState | None) -> None:
+        """Store a subscription, or delete it."""
+
+    @abstractmethod
+    def put_link(self, subscription_id: int, path: bytes, link: Link | None) -> None:
+        """Store the link of a subscription to a stream, or delete it."""
+
+    @abstractmethod
+    def drop_links(self, subscription_id: int) -> None:
+        """Delete all links of a subscription."""
+
+    @abstractmethod
+    def put_secret(self, name: bytes, secret: bytes) -> None:
+        """Store key material under a name."""
+
+    @abstractmethod
     def reclaim(self, garbage: Garbage) -> None:
         """Delete garbage, and its entry."""
 
@@ -256,6 +273,18 @@ class Store(ABC):
     @abstractmethod
     def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
         """Entries of `Transaction.put_held` from one key to before another, in order."""
+
+    @abstractmethod
+    def subscriptions(self) -> Iterator[tuple[bytes, SubscriptionState]]:
+        """All subscriptions and their keys, in order."""
+
+    @abstractmethod
+    def links(self) -> Iterator[tuple[int, bytes, Link]]:
+        """All links: the internal id of the subscription, the path of the stream, the link."""
+
+    @abstractmethod
+    def secret(self, name: bytes) -> bytes | None:
+        """The key material of a name, if it is stored."""
 
     @abstractmethod
     def spool(self, snapshot_id: int) -> Spool:

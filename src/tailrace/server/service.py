@@ -46,6 +46,8 @@ from tailrace.server.handlers.reads import (
     parse_until,
 )
 from tailrace.server.handlers.snapshots import SnapshotHandlers
+from tailrace.server.handlers.subscriptions.leases import LeaseHandlers
+from tailrace.server.handlers.subscriptions.manage import SubscriptionHandlers
 from tailrace.server.handlers.ui import UiHandler
 from tailrace.server.handlers.writes import WriteHandlers
 from tailrace.server.live import Live
@@ -62,6 +64,9 @@ from tailrace.server.routing.target import (
     resolve_short,
 )
 from tailrace.server.settings import Settings
+from tailrace.server.subscriptions.owners import Owners
+from tailrace.server.subscriptions.secrets import SubscriptionSecrets
+from tailrace.server.subscriptions.webhook_sender import WebhookSender
 
 __all__ = ["Service", "clock_ms"]
 
@@ -120,6 +125,16 @@ class Service:
         self.buckets = BucketHandlers(engine)
         self.snapshots = SnapshotHandlers(engine, settings.snapshot_bytes_max, shared=shared)
         self.bootstrap = BootstrapHandler(engine, shared=shared)
+        secrets = SubscriptionSecrets(engine.subscriptions, clock_ms)
+        self._owners = Owners(guard.access, clock_ms)
+        self.subscriptions = SubscriptionHandlers(
+            engine.subscriptions,
+            secrets,
+            self._owners,
+            settings.public_url,
+            settings.webhook_networks,
+        )
+        self.leases = LeaseHandlers(engine.subscriptions, secrets, self.subscriptions)
         self.offsets = OffsetsHandler(engine)
         self.rows = RowsHandler(engine, guard.access)
         self.overview = OverviewHandlers(engine)
@@ -136,8 +151,13 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._use_quotas()
         if guard.access is not None:
+            engine.subscriptions.set_readable(self._owners.readable)
             # Called by the thread that fetches the keys of JWTs.
             guard.access.on_change = partial(self._loop.call_soon_threadsafe, self._review_readers)
+
+        self._webhooks = WebhookSender(
+            engine.subscriptions, secrets, self._owners, settings.webhook_networks
+        )
 
     def handle(self, request: Request, reply: Reply) -> Waiting | None:
         """
@@ -276,6 +296,9 @@ class Service:
         self.guard.reload()
         self._use_quotas()
         self._review_readers()
+        if self.guard.access is not None:
+            self._owners.changed()
+            self.engine.subscriptions.set_readable(self._owners.readable)
 
     async def close(self) -> None:
         """All connections are closed: cancel the tasks that still work for one."""
@@ -283,6 +306,7 @@ class Service:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._webhooks.close()
         self.guard.close()
         await self.metrics.close()
 
@@ -339,7 +363,7 @@ class Service:
         if not isinstance(error, Refusal):
             log.error("request failed", method=request.method, exc_info=error)
             error = Internal()
-        reply(problem(error))
+        reply(problem(error, subscriptions=request.target.route.subscriptions))
 
     def _review_readers(self) -> None:
         """End waiting readers whose credentials are no longer valid."""
