@@ -45,6 +45,13 @@ class Awaited:
     def bucket(self, bucket_id: str) -> Awaited:
         return Awaited(self._inner.bucket(bucket_id), self._runner)
 
+    def subscription(self, subscription_id: str) -> Awaited:
+        return Awaited(self._inner.subscription(subscription_id), self._runner)
+
+    @property
+    def subscriptions(self) -> Awaited:
+        return Awaited(self._inner.subscriptions, self._runner)
+
     def __enter__(self) -> Awaited:
         return self
 
@@ -92,7 +99,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """Recycles SSE connections often, so that every tail reconnects; sends small chunks."""
-    options = ("--sse-s", "0.5", "--long-poll-s", "0.5", "--chunk-bytes", "1000")
+    options = ("--sse-s", "0.5", "--long-poll-s", "0.5", "--chunk-bytes", "1000",
+               "--read-bytes-max", "1000")  # fmt: skip
     with ServerProcess(tmp_path_factory.mktemp("client"), *options) as running:
         yield running
 

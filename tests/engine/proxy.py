@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.state import SnapshotInfo, StreamState
+from tailrace.protocol.subscription import Link, SubscriptionState
 
 __all__ = ["StoreProxy"]
 
@@ -82,6 +83,15 @@ class StoreProxy(Store):
 
     def read_snapshot(self, snapshot: SnapshotInfo, index: int) -> bytes:
         return self.inner.read_snapshot(snapshot, index)
+
+    def subscriptions(self) -> Iterator[tuple[bytes, SubscriptionState]]:
+        return self.inner.subscriptions()
+
+    def links(self) -> Iterator[tuple[int, bytes, Link]]:
+        return self.inner.links()
+
+    def secret(self, name: bytes) -> bytes | None:
+        return self.inner.secret(name)
 
     def unlink(self, garbage: Garbage) -> None:
         self.inner.unlink(garbage)

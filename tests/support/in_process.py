@@ -30,7 +30,7 @@ class InProcessServer:
         settings = Settings(port=0, engine="memory")
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         engine = Engine(MemoryStore(), clock=clock_ms)
-        server = WireServer(Service(engine, settings), settings)
+        self.wire = server = WireServer(Service(engine, settings), settings)
         self.port = await server.listen()
         self._ready.set()
         await self._stop.wait()

@@ -26,7 +26,8 @@ class _Commands(LazyGroup):
     package = "tailrace.cli"
     names = (
         "serve", "demo", "create", "fork", "append", "read", "tail", "head", "close", "rm", "ls",
-        "bucket", "snapshot", "bootstrap", "import", "export", "pipeline", "token", "backup",
+        "bucket", "snapshot", "bootstrap", "subscription", "import", "export", "pipeline", "token",
+        "backup",
         "restore", "check", "compact", "completion",
     )  # fmt: skip
 

@@ -17,10 +17,12 @@ __all__ = [
     "ProducerReused",
     "RateLimited",
     "Refused",
+    "SeqConflict",
     "ServerFailed",
     "StreamClosed",
     "StreamGone",
     "TailraceError",
+    "TimedOut",
     "TooLarge",
     "Unauthorized",
     "Unreachable",
@@ -40,6 +42,15 @@ class Unreachable(TailraceError):
     url: str
     reason: str
     sent: bool = True
+
+
+class TimedOut(TailraceError, TimeoutError):
+    """The `timeout_s` of a tail has passed. Continue at the offset that it has reached."""
+
+    message = "{url}: not within {seconds:g} s"
+    exit_code = ExitCode.UNREACHABLE
+    url: str
+    seconds: float
 
 
 class AnswerInvalid(TailraceError):
@@ -121,6 +132,10 @@ class StreamClosed(Conflict):
         return self.headers.get("stream-next-offset")
 
 
+class SeqConflict(Conflict):
+    """409: `Stream-Seq` is not above the last one. Another writer was first; nothing was stored."""
+
+
 class ProducerGap(Conflict):
     """409: a predecessor of this batch has not arrived. Resend from `expected_seq`."""
 
@@ -183,6 +198,11 @@ _BY_STATUS: dict[int, type[Refused]] = {
 }
 
 
+_SEQ_CODE = "seq-regression"
+# Other servers have no code, and these words.
+_SEQ_WORDS = "sequence conflict"
+
+
 def refusal(status: int, url: str, headers: Mapping[str, str], body: bytes) -> Refused:
     """The error for a response without success; header names are in lower case."""
     kind = _BY_STATUS.get(status, ServerFailed if status >= 500 else Refused)
@@ -200,6 +220,8 @@ def refusal(status: int, url: str, headers: Mapping[str, str], body: bytes) -> R
         status == 410 and not body and "stream-earliest-offset" not in headers
     ):
         kind = StreamGone
+    elif kind is Conflict and (code == _SEQ_CODE or _SEQ_WORDS in detail.lower()):
+        kind = SeqConflict
     return kind(status, url, code, detail, dict(headers))
 
 
@@ -214,6 +236,11 @@ def _problem(headers: Mapping[str, str], body: bytes) -> tuple[str | None, str]:
         return None, text
     if not isinstance(content, dict):
         return None, text
+    error = content.get("error")
+    if isinstance(error, dict):
+        # The form of the subscription API.
+        content = {**error, **content}
+        error = error.get("message")
     code = content.get("code")
-    detail = content.get("detail") or content.get("message") or content.get("error") or text
+    detail = content.get("detail") or content.get("message") or error or text
     return code if isinstance(code, str) else None, str(detail)

@@ -7,7 +7,7 @@ or an iterator; with the asynchronous driver, a coroutine or an asynchronous ite
 """
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, T
 from tailrace.client.buckets import BucketFlows
 from tailrace.client.bulk import BulkFlows
 from tailrace.client.flow import Flow, Items, Retry
+from tailrace.client.iteration import AsyncReading, Reading
 from tailrace.client.producer_flows import ProducerFlows
 from tailrace.client.requests import (
     Options,
@@ -25,6 +26,7 @@ from tailrace.client.requests import (
     stream_url,
 )
 from tailrace.client.streams import StreamFlows
+from tailrace.client.subscriptions import SubscriptionFlows, SubscriptionsFlows
 
 if TYPE_CHECKING:
     from tailrace.client.aio.driver import AsyncDriver
@@ -36,6 +38,8 @@ __all__ = [
     "BaseHandle",
     "BaseProducer",
     "BaseStream",
+    "BaseSubscription",
+    "BaseSubscriptions",
     "IteratorMethod",
     "ResultMethod",
     "constructs",
@@ -82,11 +86,11 @@ class IteratorMethod(Generic[F_co, P, T]):
         @overload
         def __get__(
             self, handle: "BaseHandle[Driver, F_co]", owner: Any
-        ) -> Callable[P, Generator[T, None, None]]: ...
+        ) -> Callable[P, Reading[T]]: ...
         @overload
         def __get__(
             self, handle: "BaseHandle[AsyncDriver, F_co]", owner: Any
-        ) -> Callable[P, AsyncGenerator[T, None]]: ...
+        ) -> Callable[P, AsyncReading[T]]: ...
         def __get__(self, handle: Any, owner: Any) -> Any: ...
 
 
@@ -201,6 +205,29 @@ class BaseProducer(BaseHandle[D, P_co]):
                 raise
             if failed is not error:
                 error.add_note(f"The producer could not deliver everything: {failed}")
+
+
+class BaseSubscription(BaseHandle[D, SubscriptionFlows]):
+    create = ResultMethod(SubscriptionFlows.create)
+    get = ResultMethod(SubscriptionFlows.get)
+    delete = ResultMethod(SubscriptionFlows.delete)
+    add_streams = ResultMethod(SubscriptionFlows.add_streams)
+    remove_stream = ResultMethod(SubscriptionFlows.remove_stream)
+    claim = ResultMethod(SubscriptionFlows.claim)
+    ack = ResultMethod(SubscriptionFlows.ack)
+    release = ResultMethod(SubscriptionFlows.release)
+
+
+class BaseSubscriptions(BaseHandle[D, SubscriptionsFlows]):
+    list = IteratorMethod(SubscriptionsFlows.list)
+    create = ResultMethod(SubscriptionsFlows.create)
+    get = ResultMethod(SubscriptionsFlows.get)
+    delete = ResultMethod(SubscriptionsFlows.delete)
+    add_streams = ResultMethod(SubscriptionsFlows.add_streams)
+    remove_stream = ResultMethod(SubscriptionsFlows.remove_stream)
+    claim = ResultMethod(SubscriptionsFlows.claim)
+    ack = ResultMethod(SubscriptionsFlows.ack)
+    release = ResultMethod(SubscriptionsFlows.release)
 
 
 class BaseBucket(BaseHandle[D, BucketFlows], Generic[D, S]):

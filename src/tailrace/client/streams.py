@@ -78,11 +78,10 @@ class StreamFlows(SnapshotFlows):
         request = self._request("PUT", headers=headers, body=body)
         response = yield from expect(request, 200, 201)
         yield Body()
+        self.content_type = response.headers.get("content-type", headers.get("content-type"))
         return Created(
             new=response.status == 201,
-            content_type=response.headers.get(
-                "content-type", headers.get("content-type", DEFAULT_CONTENT_TYPE)
-            ),
+            content_type=self.content_type or DEFAULT_CONTENT_TYPE,
             next_offset=next_offset(response),
             closed=is_true(response, "stream-closed"),
         )
@@ -90,7 +89,7 @@ class StreamFlows(SnapshotFlows):
     def append(
         self,
         data: bytes | str,
-        content_type: str = DEFAULT_CONTENT_TYPE,
+        content_type: str | None = None,
         *,
         seq: str | None = None,
         close: bool = False,
@@ -99,15 +98,19 @@ class StreamFlows(SnapshotFlows):
         """
         Append bytes, or text in UTF-8; with `close`, close the stream in the same step.
 
+        `content_type` must be that of the stream. It may be omitted if this handle knows it, since
+        it has created, read or described the stream; else the default is application/octet-stream.
+
         It is not retried when it is unknown whether it was stored, unless a `claim` tells the
         server which append this is: then it is stored once. `producer` makes the claims itself.
 
         Raises:
             StreamClosed, Conflict, NotFound: It cannot be appended.
+            SeqConflict: `seq` is not above the last one.
             ProducerFenced, ProducerGap: The claim's epoch is stale; a predecessor is missing.
             Unreachable, ServerFailed: It is unknown whether it was stored.
         """
-        headers = {"content-type": content_type}
+        headers = {"content-type": content_type or self.content_type or DEFAULT_CONTENT_TYPE}
         if seq is not None:
             headers["stream-seq"] = seq
         if close:
@@ -154,6 +157,7 @@ class StreamFlows(SnapshotFlows):
         """
         response = yield from expect(self._request("HEAD"), 200)
         yield Body()
+        self._note_type(response)
         headers = response.headers
         ttl = headers.get("stream-ttl")
         return Head(

@@ -11,6 +11,7 @@ The duties of the engine: all calls come from one thread, except `sync`, `compac
 synced at a time.
 """
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
+from tailrace.protocol.subscription import Link, SubscriptionState
 
 __all__ = [
     "SNAPSHOT_CHUNK_BYTES",
@@ -29,6 +31,7 @@ __all__ = [
     "Store",
     "StoreCopy",
     "Transaction",
+    "new_store_id",
     "snapshot_garbage",
 ]
 
@@ -154,6 +157,22 @@ class Transaction(ABC):
         """Store a bucket, or delete it."""
 
     @abstractmethod
+    def put_subscription(self, key: bytes, state: SubscriptionState | None) -> None:
+        """Store a subscription, or delete it."""
+
+    @abstractmethod
+    def put_link(self, subscription_id: int, path: bytes, link: Link | None) -> None:
+        """Store the link of a subscription to a stream, or delete it."""
+
+    @abstractmethod
+    def drop_links(self, subscription_id: int) -> None:
+        """Delete all links of a subscription."""
+
+    @abstractmethod
+    def put_secret(self, name: bytes, secret: bytes) -> None:
+        """Store key material under a name."""
+
+    @abstractmethod
     def reclaim(self, garbage: Garbage) -> None:
         """Delete garbage, and its entry."""
 
@@ -198,6 +217,11 @@ class StoreCopy(ABC):
     def discard(self) -> None: ...
 
 
+def new_store_id() -> str:
+    """An id that no other store has."""
+    return secrets.token_urlsafe(6)
+
+
 class Store(ABC):
     durable: bool
     """Whether `sync` does anything, and so needs a thread."""
@@ -205,6 +229,11 @@ class Store(ABC):
     """The bytes of a damaged log that were cut off to open it."""
     next_id: int
     """The first internal id that was never used."""
+    store_id: str
+    """
+    Random for each new store and each restored backup. Internal ids and offsets are repeated there
+    with other content; together with this they identify content.
+    """
 
     @abstractmethod
     def begin(self) -> Transaction: ...
@@ -244,6 +273,18 @@ class Store(ABC):
     @abstractmethod
     def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
         """Entries of `Transaction.put_held` from one key to before another, in order."""
+
+    @abstractmethod
+    def subscriptions(self) -> Iterator[tuple[bytes, SubscriptionState]]:
+        """All subscriptions and their keys, in order."""
+
+    @abstractmethod
+    def links(self) -> Iterator[tuple[int, bytes, Link]]:
+        """All links: the internal id of the subscription, the path of the stream, the link."""
+
+    @abstractmethod
+    def secret(self, name: bytes) -> bytes | None:
+        """The key material of a name, if it is stored."""
 
     @abstractmethod
     def spool(self, snapshot_id: int) -> Spool:

@@ -107,6 +107,7 @@ class Buckets:
             self._delete_expired(bucket.key + b"\0")
             self._engine.forks.sweep_for_bucket()
             delete_bucket(bucket.state)
+        self._engine.subscriptions.drop_scope(bucket.key)
 
     def grow(self, bucket: BucketEntry, change: Growth) -> None:
         """Add what a record of the open batch changes about its bucket."""

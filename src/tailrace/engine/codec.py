@@ -31,14 +31,19 @@ from tailrace.protocol.fork import ForkOrigin
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.producer import NO_PRODUCERS, ProducerHeaders, Producers, ProducerState
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
+from tailrace.protocol.subscription import Link, SubscriptionState
 
 __all__ = [
     "HEAD",
     "cut_record",
+    "decode_link",
     "decode_record",
     "decode_state",
+    "decode_subscription",
+    "encode_link",
     "encode_record",
     "encode_state",
+    "encode_subscription",
     "key_of_state",
     "lengths_of",
     "producer_of",
@@ -202,3 +207,19 @@ def decode_state(value: bytes) -> StreamState:
 def key_of_state(value: bytes) -> bytes:
     """The name key that a checkpoint is stored with."""
     return _decode(value).key
+
+
+def encode_subscription(state: SubscriptionState) -> bytes:
+    """A row of a subscription: MessagePack, a map of its fields without those at their default."""
+    return _encode(state)
+
+
+decode_subscription: Final = msgspec.msgpack.Decoder(SubscriptionState).decode
+
+
+def encode_link(link: Link) -> bytes:
+    """A link: MessagePack, whether it is explicit, and the cursor if work is pending."""
+    return _encode(link)
+
+
+decode_link: Final = msgspec.msgpack.Decoder(Link).decode

@@ -28,6 +28,8 @@ from tailrace.engine.lru import LruCache
 from tailrace.engine.pins import Pins
 from tailrace.engine.quota import Quota, check_quota
 from tailrace.engine.read import Slice, locate, read_slice
+from tailrace.engine.search import align, end_within
+from tailrace.engine.subscriptions import Subscriptions
 from tailrace.engine.sweep import Sweeper
 from tailrace.protocol.bucket import admit_stream, growth
 from tailrace.protocol.errors import BucketNotFound, Refusal, StreamGone, StreamNotFound
@@ -96,6 +98,9 @@ class Engine:
         )
         self._next_id = self._reserved = store.next_id
         self._room = 0
+        self.subscriptions = Subscriptions(self)
+        self.commit.before_write = self.subscriptions.wakes.write_events
+        self._subscription_records = self.subscriptions.records
         self._sweeper = Sweeper(self)
 
     @property
@@ -139,6 +144,16 @@ class Engine:
         """Whole messages from an offset on, up to a size: at least one, if there is one."""
         assert stream.durable is not None
         return read_slice(self.store, stream.durable, start, bytes_max)
+
+    def align(self, stream: StreamEntry, offset: Offset) -> Offset:
+        """The boundary at or before an offset that a client computed; see `search.align`."""
+        assert stream.durable is not None
+        return align(self.store, stream.durable, offset)
+
+    def end_within(self, stream: StreamEntry, start: Offset, bytes_max: int) -> Offset:
+        """Where a read of up to a number of bytes ends; see `search.end_within`."""
+        assert stream.durable is not None
+        return end_within(self.store, stream.durable, start, bytes_max)
 
     def touch(self, stream: StreamEntry) -> None:
         """Note a read: a sliding TTL starts again."""
@@ -257,6 +272,19 @@ class Engine:
         self.commit.schedule()
         return True
 
+    def append(self, key: bytes, body: bytes) -> None:
+        """
+        Append a message of the engine's own to the open batch, in the stream's content type.
+
+        Raises:
+            Refusal: The stream does not exist, has expired or is closed.
+        """
+        stream = self.stream(key)
+        now = self.clock()
+        self.expire(stream, now)
+        content_type = None if stream.state is None else stream.state.content_type
+        self._decide(stream, Append(body, content_type), now)
+
     def expire(self, stream: StreamEntry, now: int) -> bool:
         """Delete a stream if it has expired; returns whether it has."""
         return self._decide(stream, Expire(self.sliding, stream.touched_at), now)
@@ -340,6 +368,8 @@ class Engine:
                 self.buckets.grow(bucket, growth(before, record))
             return
         change.is_visible = True
+        if stream.watchers or stream.watchers_version != self._subscription_records.version:
+            self.subscriptions.changed(stream, before, after)
         if type(record) is AppendRecord:
             assert before is not None and after is not None
             change.records.append(record)
@@ -434,6 +464,7 @@ class Engine:
     async def close(self) -> None:
         """Commit what is pending, then close the store."""
         self._sweeper.stop()
+        self.subscriptions.stop()
         await self.commit.close()
         await self._sweeper.close()
         self.blob_threads.shutdown()

@@ -6,13 +6,14 @@ from functools import partial
 from heapq import nsmallest
 from itertools import islice
 
-from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction
+from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, new_store_id
 from tailrace.engine.codec import HEAD, decode_record, encode_record
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.machine import apply_append
 from tailrace.protocol.names import bucket_of
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
+from tailrace.protocol.subscription import Link, SubscriptionState
 
 __all__ = ["MemoryStore"]
 
@@ -34,6 +35,7 @@ class MemoryStore(Store):
 
     def __init__(self) -> None:
         self.next_id = 1
+        self.store_id = new_store_id()
         self.states: dict[bytes, StreamState] = {}
         # The records of each stream, in order.
         self.records: dict[int, list[bytes]] = {}
@@ -44,6 +46,9 @@ class MemoryStore(Store):
         self.snapshots: dict[int, list[bytes]] = {}
         self.discarded: dict[tuple[int, int | None], Garbage] = {}
         self.kept: dict[bytes, bytes] = {}
+        self.stored_subscriptions: dict[bytes, SubscriptionState] = {}
+        self.stored_links: dict[int, dict[bytes, Link]] = {}
+        self.secrets: dict[bytes, bytes] = {}
 
     def begin(self) -> "_MemoryTransaction":
         return _MemoryTransaction(self)
@@ -93,6 +98,17 @@ class MemoryStore(Store):
     def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
         found = (item for item in self.kept.items() if first <= item[0] < end)
         return nsmallest(count_max, found)
+
+    def subscriptions(self) -> Iterator[tuple[bytes, SubscriptionState]]:
+        yield from sorted(self.stored_subscriptions.items())
+
+    def links(self) -> Iterator[tuple[int, bytes, Link]]:
+        for subscription_id, links in self.stored_links.items():
+            for path, link in links.items():
+                yield subscription_id, path, link
+
+    def secret(self, name: bytes) -> bytes | None:
+        return self.secrets.get(name)
 
     def spool(self, snapshot_id: int) -> Spool:
         return _MemorySpool(self.snapshots, snapshot_id)
@@ -195,6 +211,29 @@ class _MemoryTransaction(Transaction):
 
     def reserve_ids(self, until: int) -> None:
         self.changes.append(partial(setattr, self._store, "next_id", until))
+
+    def put_subscription(self, key: bytes, state: SubscriptionState | None) -> None:
+        stored = self._store.stored_subscriptions
+        if state is None:
+            self.changes.append(partial(stored.pop, key, None))
+        else:
+            self.changes.append(partial(stored.__setitem__, key, state))
+
+    def put_link(self, subscription_id: int, path: bytes, link: Link | None) -> None:
+        self.changes.append(partial(self._link, subscription_id, path, link))
+
+    def _link(self, subscription_id: int, path: bytes, link: Link | None) -> None:
+        links = self._store.stored_links.setdefault(subscription_id, {})
+        if link is None:
+            links.pop(path, None)
+        else:
+            links[path] = link
+
+    def drop_links(self, subscription_id: int) -> None:
+        self.changes.append(partial(self._store.stored_links.pop, subscription_id, None))
+
+    def put_secret(self, name: bytes, secret: bytes) -> None:
+        self.changes.append(partial(self._store.secrets.__setitem__, name, secret))
 
     def reclaim(self, garbage: Garbage) -> None:
         at = (garbage.id, garbage.until)

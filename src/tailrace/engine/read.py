@@ -126,10 +126,11 @@ def read_records(
     bytes_about: int,
     bytes_max: int,
     *,
+    details: bool = True,
     producers: bool = False,
 ) -> Slice:
     """
-    Messages from one known offset towards another, with the lengths, times and producers.
+    Messages from one known offset towards another; with `details`, the lengths and times too.
 
     Record by record: about `bytes_about`, and more if a record is larger, since each is read whole;
     but never more than `bytes_max`, unless the first message alone is larger. Fewer, if they are
@@ -165,8 +166,9 @@ def read_records(
         at = len(value) - size
         parts.append(memoryview(value)[at : at + length])
         _let_go(parts, value)
-        lengths.append(lengths_of(value, head, count)[skipped : skipped + taken])
-        times.append(time)
+        if details:
+            lengths.append(lengths_of(value, head, count)[skipped : skipped + taken])
+            times.append(time)
         if producers:
             names.append(producer_of(value))
         message += taken

@@ -324,7 +324,11 @@ class SeqRegression(Refusal):
     status = 409
     code = "seq-regression"
     title = "Stream-Seq did not increase"
-    message = "Stream-Seq {received!r} is not above the last, {last!r} (compared as bytes)"
+    # Published clients look for the words "sequence conflict".
+    message = (
+        "sequence conflict: Stream-Seq {received!r} is not above the last, {last!r} (compared as "
+        "bytes)"
+    )
     last: str
     received: str
 
@@ -347,7 +351,10 @@ class BucketNotFound(Refusal):
     status = 404
     code = "bucket-not-found"
     title = "Bucket not found"
-    message = "no bucket of this name: create it with PUT /{{bucket_id}} before its streams"
+    message = (
+        "no bucket of this name: create it with PUT /{{bucket_id}} before its streams (streams of "
+        "the base protocol are at /v1/stream/{{path}})"
+    )
 
 
 class BucketExists(Refusal):

@@ -7,6 +7,7 @@ Checks that the contents of a database are consistent.
     buckets    each has as many streams and bytes as its row has
     expiry     each stream that expires has an entry
     garbage    none of it is in use
+    subscriptions, links   see `subscription_check`
     ids        all are below the next id
     forks      see `fork_check`
 
@@ -31,6 +32,7 @@ from tailrace.engine.rocks.keys import ID, PAIR, items, keys
 from tailrace.engine.rocks.replay import replay
 from tailrace.engine.rocks.salvage_reader import SalvageReader, has
 from tailrace.engine.rocks.snapshot_files import SNAPSHOTS, SnapshotFiles
+from tailrace.engine.rocks.subscription_check import SubscriptionCheck
 from tailrace.engine.rocks.transaction import NEXT_ID, decode_garbage
 from tailrace.engine.rocks.upgrade import UNCOUNTED
 from tailrace.protocol.bucket import stream_bytes
@@ -72,6 +74,7 @@ class Consistency:
         self._forks.check()
         self._check_snapshots()
         self._check_garbage()
+        self._check_subscriptions()
         if not self._reader.partial:
             self._check_buckets()
         self._check_next_id()
@@ -252,6 +255,11 @@ class Consistency:
             self._reader.report(
                 f"bucket {key.decode(errors='backslashreplace')} has streams and is missing"
             )
+
+    def _check_subscriptions(self) -> None:
+        subscriptions = SubscriptionCheck(self._reader)
+        subscriptions.check()
+        self._highest_id = max(self._highest_id, subscriptions.highest_id)
 
     def _check_next_id(self) -> None:
         stored = self._reader.get("default", NEXT_ID)
