@@ -14,6 +14,7 @@ from tailrace.protocol.errors import StreamGone, StreamNotFound
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import (
     Append,
+    Command,
     Create,
     Delete,
     ForkRequest,
@@ -136,7 +137,7 @@ def test_fork_and_delete_in_one_turn(world: World, first: str) -> None:
     async def work() -> None:
         engine = world.engine
         command = Create(id=engine.new_id(), content_type=None, fork=ForkRequest(b"a"))
-        order = [(b"b", command), (b"a", Delete())]
+        order: list[tuple[bytes, Command]] = [(b"b", command), (b"a", Delete())]
         for key, item in order if first == "fork" else reversed(order):
             engine.submit(key, item, replies.append)
 

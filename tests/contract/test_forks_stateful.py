@@ -206,11 +206,11 @@ class ForksAgainstModel(RuleBasedStateMachine):
             piece, at = self.world.read(key, at, 1)
             assert piece == stream.messages[count]
         if state.earliest != state.tail:
-            piece = read_records(
+            rows = read_records(
                 self.world.store, state, state.earliest, state.tail, 1 << 20, 1 << 20
             )
-            assert b"".join(piece.parts) == retained
-            lengths = [length for record in piece.lengths for length in record]
+            assert b"".join(rows.parts) == retained
+            lengths = [length for record in rows.lengths for length in record]
             assert lengths == [len(message) for message in stream.messages[stream.earliest :]]
         if state.snapshot is not None:
             assert self.world.store.read_snapshot(state.snapshot, 0) == stream.snapshot
