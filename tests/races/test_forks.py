@@ -50,8 +50,8 @@ def test_forks_race_appends_and_deletion(server: ServerProcess, path: str) -> No
                 assert response.status == 204
                 return "", response.status
 
-            actions = [lambda name=name: fork(name) for name in range(CLIENTS)]  # type: ignore[misc]
-            actions += [lambda name=name: append(name) for name in range(CLIENTS)]  # type: ignore[misc]
+            actions = [lambda name=name: fork(name) for name in range(CLIENTS)]
+            actions += [lambda name=name: append(name) for name in range(CLIENTS)]
             if deletes:
                 actions.append(delete)
             chance.shuffle(actions)
