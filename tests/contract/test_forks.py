@@ -10,7 +10,7 @@ from tailrace.engine.engine import Outcome
 from tailrace.engine.forks import HELD_COUNT_MAX, STEPS_MAX
 from tailrace.engine.memory import MemoryStore
 from tailrace.engine.search import find_byte, find_message, find_time
-from tailrace.protocol.errors import StreamGone, StreamNotFound
+from tailrace.protocol.errors import StreamNotFound, StreamSoftDeleted
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import (
     Append,
@@ -51,7 +51,7 @@ def gone(world: World, key: bytes) -> bool:
         world.find(key)
     except StreamNotFound:
         return True
-    except StreamGone:
+    except StreamSoftDeleted:
         return False
     raise AssertionError(f"{key!r} exists")
 

@@ -20,7 +20,7 @@ from tailrace.engine.engine import Outcome
 from tailrace.engine.memory import MemoryStore
 from tailrace.engine.read import read_records
 from tailrace.engine.rocks import RocksStore
-from tailrace.protocol.errors import StreamGone, StreamNotFound
+from tailrace.protocol.errors import StreamNotFound, StreamSoftDeleted
 from tailrace.protocol.state import Append, Create, Delete, ForkRequest, Publish, SnapshotInfo
 from tests.contract.fork_model import ForkModel, ModelStream
 from tests.contract.harness import World, result
@@ -218,7 +218,7 @@ class ForksAgainstModel(RuleBasedStateMachine):
             assert state.forks == self.model.forks(stream)
             assert state.held == stream.held
             if stream.deleted:
-                with pytest.raises(StreamGone):
+                with pytest.raises(StreamSoftDeleted):
                     self.world.find(key)
                 assert self.world.engine.peek(key) is None
             else:
