@@ -42,6 +42,8 @@ class Sizes:
     growth_seconds: int
     bootstrap_clients: int
     bootstraps: int
+    forked_bytes: int
+    forks: int
     listed_streams: int
     snapshot_bytes: int
     snapshot_seconds: int
@@ -79,6 +81,8 @@ FULL = Sizes(
     growth_seconds=8,
     bootstrap_clients=100,
     bootstraps=2_000,
+    forked_bytes=1_000_000_000,
+    forks=300,
     listed_streams=1_000_000,
     snapshot_bytes=1 << 30,
     snapshot_seconds=8,
@@ -116,6 +120,8 @@ QUICK = Sizes(
     growth_seconds=4,
     bootstrap_clients=100,
     bootstraps=1_000,
+    forked_bytes=1_000_000_000,
+    forks=100,
     listed_streams=100_000,
     snapshot_bytes=1 << 30,
     snapshot_seconds=8,
@@ -153,6 +159,8 @@ SMOKE = Sizes(
     growth_seconds=1,
     bootstrap_clients=20,
     bootstraps=100,
+    forked_bytes=3_145_728,
+    forks=5,
     listed_streams=3_000,
     snapshot_bytes=8 << 20,
     snapshot_seconds=1,

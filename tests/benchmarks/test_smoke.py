@@ -16,6 +16,7 @@ SLOW = (
     "collapse",
     "creates",
     "bootstrap",
+    "forks",
     "listing",
     "hostile",
     "many_streams",

@@ -10,10 +10,11 @@ from tailrace.engine.engine import Outcome
 from tailrace.engine.forks import HELD_COUNT_MAX, STEPS_MAX
 from tailrace.engine.memory import MemoryStore
 from tailrace.engine.search import find_byte, find_message, find_time
-from tailrace.protocol.errors import StreamGone, StreamNotFound
+from tailrace.protocol.errors import StreamNotFound, StreamSoftDeleted
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import (
     Append,
+    Command,
     Create,
     Delete,
     ForkRequest,
@@ -50,7 +51,7 @@ def gone(world: World, key: bytes) -> bool:
         world.find(key)
     except StreamNotFound:
         return True
-    except StreamGone:
+    except StreamSoftDeleted:
         return False
     raise AssertionError(f"{key!r} exists")
 
@@ -136,7 +137,7 @@ def test_fork_and_delete_in_one_turn(world: World, first: str) -> None:
     async def work() -> None:
         engine = world.engine
         command = Create(id=engine.new_id(), content_type=None, fork=ForkRequest(b"a"))
-        order = [(b"b", command), (b"a", Delete())]
+        order: list[tuple[bytes, Command]] = [(b"b", command), (b"a", Delete())]
         for key, item in order if first == "fork" else reversed(order):
             engine.submit(key, item, replies.append)
 

@@ -258,7 +258,7 @@ def test_deletion_in_any_order_keeps_what_is_needed(api: Api) -> None:
     assert api.read_all(low) == b"1"
     assert api.request("DELETE", low).status == 204
     for path in (first, second, third):
-        wait_until("the chain is removed", lambda path=path: removed(api, path))  # type: ignore[misc]
+        wait_until("the chain is removed", lambda path=path: removed(api, path))
 
 
 def test_an_expired_source_still_feeds_its_fork(api: Api) -> None:

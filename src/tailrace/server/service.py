@@ -121,7 +121,7 @@ class Service:
             sse_s=settings.sse_s,
         )
         self.metrics = Metrics(engine, self.live, settings)
-        self.writes = WriteHandlers(engine)
+        self.writes = WriteHandlers(engine, settings.stream_root.encode())
         self.buckets = BucketHandlers(engine)
         self.snapshots = SnapshotHandlers(engine, settings.snapshot_bytes_max, shared=shared)
         self.bootstrap = BootstrapHandler(engine, shared=shared)
