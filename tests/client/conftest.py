@@ -45,6 +45,13 @@ class Awaited:
     def bucket(self, bucket_id: str) -> Awaited:
         return Awaited(self._inner.bucket(bucket_id), self._runner)
 
+    def subscription(self, subscription_id: str) -> Awaited:
+        return Awaited(self._inner.subscription(subscription_id), self._runner)
+
+    @property
+    def subscriptions(self) -> Awaited:
+        return Awaited(self._inner.subscriptions, self._runner)
+
     def __enter__(self) -> Awaited:
         return self
 

@@ -14,5 +14,5 @@ if (!baseUrl) {
 runConformanceTests({
   baseUrl,
   longPollTimeoutMs: Number(process.env.TAILRACE_CONFORMANCE_LONG_POLL_MS ?? "2000"),
-  subscriptions: false,
+  subscriptions: true,
 })

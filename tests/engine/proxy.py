@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.state import SnapshotInfo, StreamState
+from tailrace.protocol.subscription import Link, SubscriptionState
 
 __all__ = ["StoreProxy"]
 
@@ -74,11 +75,23 @@ class StoreProxy(Store):
     def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
         return self.inner.names(prefix, after, count_max)
 
+    def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+        return self.inner.held(first, end, count_max)
+
     def spool(self, snapshot_id: int) -> Spool:
         return self.inner.spool(snapshot_id)
 
     def read_snapshot(self, snapshot: SnapshotInfo, index: int) -> bytes:
         return self.inner.read_snapshot(snapshot, index)
+
+    def subscriptions(self) -> Iterator[tuple[bytes, SubscriptionState]]:
+        return self.inner.subscriptions()
+
+    def links(self) -> Iterator[tuple[int, bytes, Link]]:
+        return self.inner.links()
+
+    def secret(self, name: bytes) -> bytes | None:
+        return self.inner.secret(name)
 
     def unlink(self, garbage: Garbage) -> None:
         self.inner.unlink(garbage)

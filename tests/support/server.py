@@ -151,6 +151,10 @@ class BaseServerProcess(ABC):
         self._finish(process)
         return process.returncode
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, and do not wait for its effect."""
+        self._running().send_signal(number)
+
     def wait_for_end(self) -> int:
         """Wait until the process ends by itself; returns its exit code."""
         process = self._process

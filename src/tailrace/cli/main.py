@@ -25,9 +25,10 @@ class _Commands(LazyGroup):
 
     package = "tailrace.cli"
     names = (
-        "serve", "demo", "create", "append", "read", "tail", "head", "close", "rm", "ls", "bucket",
-        "snapshot", "bootstrap", "import", "export", "pipeline", "token", "backup", "restore",
-        "check", "compact", "completion",
+        "serve", "demo", "create", "fork", "append", "read", "tail", "head", "close", "rm", "ls",
+        "bucket", "snapshot", "bootstrap", "subscription", "import", "export", "pipeline", "token",
+        "backup",
+        "restore", "check", "compact", "completion",
     )  # fmt: skip
 
     def main(  # type: ignore[override]

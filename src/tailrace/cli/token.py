@@ -85,7 +85,7 @@ def token() -> None:
     type=TEXT,
     metavar="OPERATIONS:LOCATION",
     help="A grant, such as read,append:/chat-rooms; may be repeated. "
-    "Operations: read, append, create, delete, snapshot, admin, or * for all.",
+    "Operations: read, append, create, delete, snapshot, subscribe, admin, or * for all.",
 )
 @click.option(
     "--expires",

@@ -20,6 +20,7 @@ __all__ = [
     "SeqConflict",
     "ServerFailed",
     "StreamClosed",
+    "StreamGone",
     "TailraceError",
     "TimedOut",
     "TooLarge",
@@ -107,6 +108,12 @@ class NotFound(Refused):
     """404: no such stream, bucket or snapshot. Create it, or check whether it was deleted."""
 
     exit_code = ExitCode.NOT_FOUND
+
+
+class StreamGone(NotFound):
+    """410: the stream was deleted or has expired, and is kept for its forks only."""
+
+    hint = "read one of its forks: they still have what they inherited"
 
 
 class Conflict(Refused):
@@ -208,6 +215,11 @@ def refusal(status: int, url: str, headers: Mapping[str, str], body: bytes) -> R
     code, detail = _problem(headers, body)
     if code == "position-gone":
         kind = PositionGone
+    elif code == "stream-gone" or (
+        # A response to HEAD has no body.
+        status == 410 and not body and "stream-earliest-offset" not in headers
+    ):
+        kind = StreamGone
     elif kind is Conflict and (code == _SEQ_CODE or _SEQ_WORDS in detail.lower()):
         kind = SeqConflict
     return kind(status, url, code, detail, dict(headers))
@@ -224,6 +236,11 @@ def _problem(headers: Mapping[str, str], body: bytes) -> tuple[str | None, str]:
         return None, text
     if not isinstance(content, dict):
         return None, text
+    error = content.get("error")
+    if isinstance(error, dict):
+        # The form of the subscription API.
+        content = {**error, **content}
+        error = error.get("message")
     code = content.get("code")
-    detail = content.get("detail") or content.get("message") or content.get("error") or text
+    detail = content.get("detail") or content.get("message") or error or text
     return code if isinstance(code, str) else None, str(detail)

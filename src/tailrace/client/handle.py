@@ -26,6 +26,7 @@ from tailrace.client.requests import (
     stream_url,
 )
 from tailrace.client.streams import StreamFlows
+from tailrace.client.subscriptions import SubscriptionFlows, SubscriptionsFlows
 
 if TYPE_CHECKING:
     from tailrace.client.aio.driver import AsyncDriver
@@ -37,6 +38,8 @@ __all__ = [
     "BaseHandle",
     "BaseProducer",
     "BaseStream",
+    "BaseSubscription",
+    "BaseSubscriptions",
     "IteratorMethod",
     "ResultMethod",
     "constructs",
@@ -147,6 +150,7 @@ def constructs(
 
 class BaseStream(BaseHandle[D, StreamFlows]):
     create = ResultMethod(StreamFlows.create)
+    fork = ResultMethod(StreamFlows.fork)
     append = ResultMethod(StreamFlows.append)
     append_json = ResultMethod(StreamFlows.append_json)
     close = ResultMethod(StreamFlows.close)
@@ -201,6 +205,29 @@ class BaseProducer(BaseHandle[D, P_co]):
                 raise
             if failed is not error:
                 error.add_note(f"The producer could not deliver everything: {failed}")
+
+
+class BaseSubscription(BaseHandle[D, SubscriptionFlows]):
+    create = ResultMethod(SubscriptionFlows.create)
+    get = ResultMethod(SubscriptionFlows.get)
+    delete = ResultMethod(SubscriptionFlows.delete)
+    add_streams = ResultMethod(SubscriptionFlows.add_streams)
+    remove_stream = ResultMethod(SubscriptionFlows.remove_stream)
+    claim = ResultMethod(SubscriptionFlows.claim)
+    ack = ResultMethod(SubscriptionFlows.ack)
+    release = ResultMethod(SubscriptionFlows.release)
+
+
+class BaseSubscriptions(BaseHandle[D, SubscriptionsFlows]):
+    list = IteratorMethod(SubscriptionsFlows.list)
+    create = ResultMethod(SubscriptionsFlows.create)
+    get = ResultMethod(SubscriptionsFlows.get)
+    delete = ResultMethod(SubscriptionsFlows.delete)
+    add_streams = ResultMethod(SubscriptionsFlows.add_streams)
+    remove_stream = ResultMethod(SubscriptionsFlows.remove_stream)
+    claim = ResultMethod(SubscriptionsFlows.claim)
+    ack = ResultMethod(SubscriptionsFlows.ack)
+    release = ResultMethod(SubscriptionsFlows.release)
 
 
 class BaseBucket(BaseHandle[D, BucketFlows], Generic[D, S]):

@@ -20,9 +20,11 @@ __all__ = [
     "Options",
     "Resource",
     "Text",
+    "base_url",
     "bucket_url",
     "is_header_text",
     "server_url",
+    "sibling_url",
     "stream_url",
 ]
 
@@ -68,6 +70,21 @@ def stream_url(server: str, path: str) -> str:
     return f"{server}/v1/stream/{quote(path.lstrip('/'))}"
 
 
+def sibling_url(url: str, name: str) -> str:
+    """The URL of another stream beside one: under `/v1/stream/`, or in the same bucket."""
+    if name.startswith(("http://", "https://")):
+        return server_url(name)
+    server, base, _ = url.partition("/v1/stream/")
+    if base:
+        return stream_url(server, name)
+    return f"{url.rpartition('/')[0]}/{quote(name, safe='')}"
+
+
+def base_url(server: str) -> str:
+    """The URL that the paths of streams without a bucket are below."""
+    return f"{server}/v1/stream"
+
+
 def bucket_url(server: str, bucket_id: str) -> str:
     """The URL of a bucket."""
     return f"{server}/{quote(bucket_id, safe='')}"
@@ -99,7 +116,12 @@ class Resource:
 
         def make() -> Flow[HttpRequest]:
             query = {**(yield from _texts(self.options.params)), **(params or {})}
-            sent = {**(yield from _texts(self.options.headers)), **(headers or {})}
+            common = yield from _texts(self.options.headers)
+            own = headers or {}
+            # A header of the operation replaces that of the client, however that is spelled.
+            sent = {name: text for name, text in common.items() if name.lower() not in own} | {
+                **own
+            }
             for name, value in sent.items():
                 # The two drivers would send other values differently.
                 if value and not is_header_text(value):

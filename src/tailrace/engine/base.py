@@ -3,7 +3,7 @@ The contract of a store. One suite, `tests/contract`, runs over every implementa
 
 A store keeps, for each stream, a checkpoint of its state and the records after it; the names of
 streams, in order; buckets; the bytes of snapshots; an index of when streams expire; and garbage
-until it is reclaimed. It decides nothing.
+until it is reclaimed; what is kept for forks. It decides nothing.
 
 The duties of the engine: all calls come from one thread, except `sync`, `compact`, `unlink`,
 `read_snapshot`, `log_bytes`, the methods of a `Spool`, and `prepare`, `gather` and `discard` of a
@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
+from tailrace.protocol.subscription import Link, SubscriptionState
 
 __all__ = [
     "SNAPSHOT_CHUNK_BYTES",
@@ -31,6 +32,7 @@ __all__ = [
     "StoreCopy",
     "Transaction",
     "new_store_id",
+    "snapshot_garbage",
 ]
 
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
@@ -54,6 +56,11 @@ class Garbage(NamedTuple):
     """Of a stream that still exists: the byte offset before which nothing is retained."""
     file: bool = False
     """A snapshot in its own file, which `Store.unlink` removes first."""
+
+
+def snapshot_garbage(snapshot: SnapshotInfo) -> Garbage:
+    """The entry of a snapshot that is no longer needed."""
+    return Garbage(snapshot.id, snapshot.size, file=not snapshot.inline)
 
 
 class Spool(ABC):
@@ -90,8 +97,9 @@ class Transaction(ABC):
     def delete(self, key: bytes, state: StreamState) -> None:
         """Delete the name and the state; the records and the snapshot become garbage."""
         self.remove(key, state.id)
-        self.discard(Garbage(state.id, state.tail.byte - state.earliest.byte))
-        self._discard_snapshot(state)
+        self.discard(Garbage(state.id, state.own_bytes(state.tail)))
+        if (snapshot := state.own_snapshot) is not None:
+            self.discard(snapshot_garbage(snapshot))
 
     @abstractmethod
     def remove(self, key: bytes, stream_id: int) -> None:
@@ -110,23 +118,27 @@ class Transaction(ABC):
         """After a restart, `Store.next_id` is at least this."""
 
     def publish(
-        self, key: bytes, before: StreamState, after: StreamState, content: bytes | None
+        self,
+        key: bytes,
+        before: StreamState,
+        after: StreamState,
+        content: bytes | None,
+        superseded: Callable[[Garbage], None] | None = None,
     ) -> None:
         """
         Store the state with a snapshot, and the bytes of the snapshot if it is inline.
 
-        The previous snapshot, and the records that this one covers, become garbage.
+        The previous snapshot, and the records that this one covers, go to `superseded`; by default
+        they become garbage. What the stream inherits is not its own, and stays.
         """
         assert after.snapshot is not None
         self.put_snapshot(after.snapshot.id, content)
         self.checkpoint(key, after)
-        self._discard_snapshot(before)
-        if covered := after.earliest.byte - before.earliest.byte:
-            self.discard(Garbage(after.id, covered, until=after.earliest.byte))
-
-    def _discard_snapshot(self, state: StreamState) -> None:
-        if (snapshot := state.snapshot) is not None:
-            self.discard(Garbage(snapshot.id, snapshot.size, file=not snapshot.inline))
+        superseded = self.discard if superseded is None else superseded
+        if (snapshot := before.own_snapshot) is not None:
+            superseded(snapshot_garbage(snapshot))
+        if covered := before.own_bytes(after.earliest):
+            superseded(Garbage(after.id, covered, until=after.earliest.byte))
 
     @abstractmethod
     def put_snapshot(self, snapshot_id: int, content: bytes | None) -> None:
@@ -137,8 +149,28 @@ class Transaction(ABC):
         """Add an entry to the garbage."""
 
     @abstractmethod
+    def put_held(self, key: bytes, value: bytes | None) -> None:
+        """Store an entry about what is kept for forks, or delete it; see `engine.forks`."""
+
+    @abstractmethod
     def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
         """Store a bucket, or delete it."""
+
+    @abstractmethod
+    def put_subscription(self, key: bytes, state: SubscriptionState | None) -> None:
+        """Store a subscription, or delete it."""
+
+    @abstractmethod
+    def put_link(self, subscription_id: int, path: bytes, link: Link | None) -> None:
+        """Store the link of a subscription to a stream, or delete it."""
+
+    @abstractmethod
+    def drop_links(self, subscription_id: int) -> None:
+        """Delete all links of a subscription."""
+
+    @abstractmethod
+    def put_secret(self, name: bytes, secret: bytes) -> None:
+        """Store key material under a name."""
 
     @abstractmethod
     def reclaim(self, garbage: Garbage) -> None:
@@ -237,6 +269,22 @@ class Store(ABC):
     @abstractmethod
     def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
         """Keys of streams that begin with `prefix` and come after another key, in order."""
+
+    @abstractmethod
+    def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+        """Entries of `Transaction.put_held` from one key to before another, in order."""
+
+    @abstractmethod
+    def subscriptions(self) -> Iterator[tuple[bytes, SubscriptionState]]:
+        """All subscriptions and their keys, in order."""
+
+    @abstractmethod
+    def links(self) -> Iterator[tuple[int, bytes, Link]]:
+        """All links: the internal id of the subscription, the path of the stream, the link."""
+
+    @abstractmethod
+    def secret(self, name: bytes) -> bytes | None:
+        """The key material of a name, if it is stored."""
 
     @abstractmethod
     def spool(self, snapshot_id: int) -> Spool:

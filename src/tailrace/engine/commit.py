@@ -128,6 +128,8 @@ class GroupCommit:
         self.meters = Meters()
         self.on_sync: SyncCallback | None = None
         """Called for each synced batch, before its replies are sent."""
+        self.before_write: Callable[[], None] | None = None
+        """Called when the open batch is about to be written, and may add to it."""
         self.batches = 0
         """The number of batches written so far."""
         self._store = store
@@ -209,6 +211,8 @@ class GroupCommit:
         batch = self.open
         if not batch.dirty or self.syncing is not None or self.failure is not None:
             return
+        if self.before_write is not None:
+            self._call(self.before_write)
         self.open = CommitBatch(self._store.begin())
         self.syncing = batch
         self.batches += 1

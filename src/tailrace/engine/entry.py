@@ -7,6 +7,7 @@ from tailrace.protocol.state import StreamState
 
 if TYPE_CHECKING:
     from tailrace.engine.commit import CommitBatch, StreamChange
+    from tailrace.engine.subscription_entry import SubscriptionEntry
 
 __all__ = ["BucketEntry", "Entry", "StreamEntry", "StreamListener"]
 
@@ -44,7 +45,10 @@ class StreamListener(Protocol):
 
 
 class StreamEntry(Entry[StreamState]):
-    __slots__ = ("bucket", "dirty_bytes", "dirty_records", "listener", "touched_at")
+    __slots__ = (
+        "bucket", "dirty_bytes", "dirty_records", "listener", "touched_at", "watchers",
+        "watchers_version",
+    )  # fmt: skip
 
     def __init__(self, key: bytes, state: StreamState | None) -> None:
         # Not by `super().__init__`: this runs for every create.
@@ -61,3 +65,12 @@ class StreamEntry(Entry[StreamState]):
         self.touched_at = 0
         # Set while the server has readers that wait for this stream.
         self.listener: StreamListener | None = None
+        # The subscriptions that watch it, as of this version of them. 0 has none.
+        self.watchers: tuple[SubscriptionEntry, ...] = ()
+        self.watchers_version = 0
+
+    @property
+    def readable(self) -> StreamState | None:
+        """The durable state; None as well if the stream is kept only for its forks."""
+        state = self.durable
+        return None if state is None or state.deleted else state

@@ -59,7 +59,7 @@ class BucketPage(NamedTuple):
     has_more: bool
 
 
-class _Turn:
+class Turn:
     """Tells when a listing must let the event loop do other work."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Listing:
         engine = self._engine
         cursor = stem + after if after else b""
         found: list[ListedStream] = []
-        turn = _Turn()
+        turn = Turn()
         while True:
             step = min(NAMES_STEP, count_max + 1 - len(found))
             names = engine.store.names(stem + prefix, cursor, step)
@@ -138,7 +138,7 @@ class Listing:
             # What changes again meanwhile is returned again later.
             position = changes.at(key, changed[count_max - 1][1])
         found: list[tuple[bytes, StreamState | None]] = []
-        turn = _Turn()
+        turn = Turn()
         for name, _ in changed[:count_max]:
             found.append((name[len(stem) :], self._engine.peek(name)))
             if turn.is_over:
@@ -162,7 +162,7 @@ class Listing:
             expired[bucket_of(stream.key)] += 1
             expired_bytes[bucket_of(stream.key)] += stream_bytes(stream.durable)
         found: list[tuple[bytes, BucketState]] = []
-        turn = _Turn()
+        turn = Turn()
         for names in self._bucket_names(parts, after):
             for name in names:
                 state = self._engine.buckets.peek(name)

@@ -13,6 +13,7 @@ from tailrace.protocol.machine import apply_append
 from tailrace.protocol.names import bucket_of
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
+from tailrace.protocol.subscription import Link, SubscriptionState
 
 __all__ = ["MemoryStore"]
 
@@ -44,6 +45,10 @@ class MemoryStore(Store):
         self.listed: dict[bytes, list[bytes]] = {}
         self.snapshots: dict[int, list[bytes]] = {}
         self.discarded: dict[tuple[int, int | None], Garbage] = {}
+        self.kept: dict[bytes, bytes] = {}
+        self.stored_subscriptions: dict[bytes, SubscriptionState] = {}
+        self.stored_links: dict[int, dict[bytes, Link]] = {}
+        self.secrets: dict[bytes, bytes] = {}
 
     def begin(self) -> "_MemoryTransaction":
         return _MemoryTransaction(self)
@@ -89,6 +94,21 @@ class MemoryStore(Store):
         first = max(bisect_left(keys, prefix), bisect_right(keys, after))
         found = keys[first : first + count_max]
         return [key for key in found if key.startswith(prefix)]
+
+    def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+        found = (item for item in self.kept.items() if first <= item[0] < end)
+        return nsmallest(count_max, found)
+
+    def subscriptions(self) -> Iterator[tuple[bytes, SubscriptionState]]:
+        yield from sorted(self.stored_subscriptions.items())
+
+    def links(self) -> Iterator[tuple[int, bytes, Link]]:
+        for subscription_id, links in self.stored_links.items():
+            for path, link in links.items():
+                yield subscription_id, path, link
+
+    def secret(self, name: bytes) -> bytes | None:
+        return self.secrets.get(name)
 
     def spool(self, snapshot_id: int) -> Spool:
         return _MemorySpool(self.snapshots, snapshot_id)
@@ -174,6 +194,12 @@ class _MemoryTransaction(Transaction):
         at = (garbage.id, garbage.until)
         self.changes.append(partial(self._store.discarded.__setitem__, at, garbage))
 
+    def put_held(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.changes.append(partial(self._store.kept.pop, key, None))
+        else:
+            self.changes.append(partial(self._store.kept.__setitem__, key, value))
+
     def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
         self.buckets[bucket] = state
 
@@ -185,6 +211,29 @@ class _MemoryTransaction(Transaction):
 
     def reserve_ids(self, until: int) -> None:
         self.changes.append(partial(setattr, self._store, "next_id", until))
+
+    def put_subscription(self, key: bytes, state: SubscriptionState | None) -> None:
+        stored = self._store.stored_subscriptions
+        if state is None:
+            self.changes.append(partial(stored.pop, key, None))
+        else:
+            self.changes.append(partial(stored.__setitem__, key, state))
+
+    def put_link(self, subscription_id: int, path: bytes, link: Link | None) -> None:
+        self.changes.append(partial(self._link, subscription_id, path, link))
+
+    def _link(self, subscription_id: int, path: bytes, link: Link | None) -> None:
+        links = self._store.stored_links.setdefault(subscription_id, {})
+        if link is None:
+            links.pop(path, None)
+        else:
+            links[path] = link
+
+    def drop_links(self, subscription_id: int) -> None:
+        self.changes.append(partial(self._store.stored_links.pop, subscription_id, None))
+
+    def put_secret(self, name: bytes, secret: bytes) -> None:
+        self.changes.append(partial(self._store.secrets.__setitem__, name, secret))
 
     def reclaim(self, garbage: Garbage) -> None:
         at = (garbage.id, garbage.until)

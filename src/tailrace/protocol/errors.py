@@ -18,6 +18,9 @@ __all__ = [
     "ContentTypeInvalid",
     "ContentTypeMismatch",
     "ContentTypeMissing",
+    "ForkSourceGone",
+    "ForkSourceNotFound",
+    "ForkSubOffsetBeyond",
     "HeaderInvalid",
     "JsonInvalid",
     "NameInvalid",
@@ -38,6 +41,8 @@ __all__ = [
     "SnapshotNotFound",
     "StreamClosed",
     "StreamExists",
+    "StreamGone",
+    "StreamHeld",
     "StreamNotFound",
 ]
 
@@ -162,6 +167,63 @@ class StreamExists(Refusal):
     title = "Stream exists with another configuration"
     message = "the stream exists and differs in {difference}; it was not changed"
     difference: str
+
+
+class StreamGone(Refusal):
+    """The stream was deleted, or has expired, and is kept for its forks (forks, today.md)."""
+
+    status = 410
+    code = "stream-gone"
+    title = "Stream was deleted"
+    message = (
+        "the stream was deleted or has expired: only its forks still have what they inherited; "
+        "the path is free again when they are deleted"
+    )
+
+
+class StreamHeld(Refusal):
+    """PUT at the path of a stream that was deleted and is kept for its forks."""
+
+    status = 409
+    code = "stream-held"
+    title = "Path is still in use by a deleted stream"
+    message = (
+        "the stream at this path was deleted and is kept for its forks: delete them first, or "
+        "choose another path"
+    )
+
+
+class ForkSourceNotFound(Refusal):
+    """The source of a fork was never created, was deleted, or has expired."""
+
+    status = 404
+    code = "fork-source-not-found"
+    title = "Source of the fork not found"
+    message = "no stream at the path in Stream-Forked-From: nothing was created"
+
+
+class ForkSourceGone(Refusal):
+    """The source of a fork was deleted and is kept for other forks."""
+
+    status = 409
+    code = "fork-source-gone"
+    title = "Source of the fork was deleted"
+    message = "the stream in Stream-Forked-From was deleted, and cannot be forked any more"
+
+
+class ForkSubOffsetBeyond(Refusal):
+    """The sub-offset counts more than follows the fork offset."""
+
+    code = "fork-sub-offset-beyond"
+    title = "Sub-offset is past the next boundary"
+    message = (
+        "Stream-Fork-Sub-Offset {sub_offset} is past what was appended at {token}, which has "
+        "{available} {unit}: use a later Stream-Fork-Offset"
+    )
+    sub_offset: int
+    token: str
+    available: int
+    unit: str
 
 
 class StreamClosed(Refusal):

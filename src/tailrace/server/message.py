@@ -74,11 +74,16 @@ class Request:
     @property
     def url(self) -> bytes:
         """The URL that the client used, from its headers and those of proxies."""
+        return self.origin + self.path
+
+    @property
+    def origin(self) -> bytes:
+        """The start of that URL: scheme, host, and the prefix that the app is mounted under."""
         scheme = self.headers.get(b"x-forwarded-proto", self.scheme)
         if scheme not in (b"http", b"https"):
             scheme = self.scheme
         host = self.headers.get(b"host", b"localhost")
-        return b"%b://%b%b%b" % (scheme, host, self.prefix, self.path)
+        return b"%b://%b%b" % (scheme, host, self.prefix)
 
 
 class Frame:

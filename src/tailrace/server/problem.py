@@ -14,11 +14,13 @@ from tailrace.protocol.errors import (
     Refusal,
     StreamClosed,
 )
+from tailrace.protocol.subscription_errors import AlreadyClaimed
 from tailrace.server import headers as h
 from tailrace.server.errors import MethodNotAllowed, NotReady, SnapshotNotStored, TooManyConnections
 from tailrace.server.guard.access.errors import CredentialsRefused, KeysNotReady, Unauthenticated
 from tailrace.server.guard.limits.errors import RateLimited, TooManyWaiters
 from tailrace.server.message import Reply, Response
+from tailrace.server.subscriptions.errors import TokenExpired, TokenInvalid
 
 __all__ = ["problem", "reply_unless_refused"]
 
@@ -30,10 +32,10 @@ _RETRY_SOON: Final = (
 """Refusals that carry `Retry-After: 1`."""
 
 
-def problem(refusal: Refusal) -> Response:
-    """The response to a refused request."""
+def problem(refusal: Refusal, *, subscriptions: bool = False) -> Response:
+    """The response to a refused request; `subscriptions`: to a route below `__ds`."""
     headers = [(h.CONTENT_TYPE, b"application/problem+json"), h.NO_STORE, *_headers(refusal)]
-    content = {
+    content: dict[str, object] = {
         "type": f"urn:tailrace:problem:{refusal.code}",
         "title": refusal.title,
         "status": refusal.status,
@@ -41,9 +43,19 @@ def problem(refusal: Refusal) -> Response:
         "detail": refusal.detail.encode("utf-8", "replace").decode(),
         "code": refusal.code,
     }
+    if subscriptions:
+        content["error"] = _subscription_error(refusal, content["detail"])
     response = Response(refusal.status, headers, msgspec.json.encode(content))
     response.code = refusal.code
     return response
+
+
+def _subscription_error(refusal: Refusal, message: object) -> dict[str, object]:
+    """The error in the form of the subscription API, as a member of the problem."""
+    error = {"code": refusal.code.upper().replace("-", "_"), "message": message}
+    if isinstance(refusal, AlreadyClaimed):
+        error |= {"current_holder": refusal.current_holder, "generation": refusal.generation}
+    return error
 
 
 def reply_unless_refused(reply: Reply, response: Response) -> Callable[[Outcome], None]:
@@ -71,7 +83,7 @@ def _headers(refusal: Refusal) -> list[tuple[bytes, bytes]]:
             return [(h.STREAM_EARLIEST_OFFSET, refusal.earliest.encode())]
         case MethodNotAllowed():
             return [(b"Allow", refusal.allowed.encode())]
-        case Unauthenticated():
+        case Unauthenticated() | TokenInvalid() | TokenExpired():
             return [(h.WWW_AUTHENTICATE, _CHALLENGE)]
         case CredentialsRefused():
             # RFC 6750 §3. Every `reason` is a constant of ours without quotation marks.

@@ -27,6 +27,7 @@ from tailrace.protocol.errors import (
 )
 from tailrace.protocol.names import NO_BUCKET, RESERVED
 from tailrace.server import headers as h
+from tailrace.server.conditions import conditional
 from tailrace.server.errors import Internal, MethodNotAllowed, MethodNotAllowedOnBucket
 from tailrace.server.guard.guard import Guard
 from tailrace.server.handlers.admin.backup import BackupHandler
@@ -40,10 +41,13 @@ from tailrace.server.handlers.reads import (
     ReadHandlers,
     ReadStart,
     parse_bytes_max,
+    parse_last_event_id,
     parse_read_start,
     parse_until,
 )
 from tailrace.server.handlers.snapshots import SnapshotHandlers
+from tailrace.server.handlers.subscriptions.leases import LeaseHandlers
+from tailrace.server.handlers.subscriptions.manage import SubscriptionHandlers
 from tailrace.server.handlers.ui import UiHandler
 from tailrace.server.handlers.writes import WriteHandlers
 from tailrace.server.live import Live
@@ -60,6 +64,9 @@ from tailrace.server.routing.target import (
     resolve_short,
 )
 from tailrace.server.settings import Settings
+from tailrace.server.subscriptions.owners import Owners
+from tailrace.server.subscriptions.secrets import SubscriptionSecrets
+from tailrace.server.subscriptions.webhook_sender import WebhookSender
 
 __all__ = ["Service", "clock_ms"]
 
@@ -67,7 +74,8 @@ _WRITES: Final = ("PUT", "POST", "DELETE")
 _SINGLE_HEADERS: Final = frozenset(
     (
         b"content-type", b"stream-ttl", b"stream-expires-at", b"stream-closed", b"stream-seq",
-        b"producer-id", b"producer-epoch", b"producer-seq",
+        b"producer-id", b"producer-epoch", b"producer-seq", b"stream-forked-from",
+        b"stream-fork-offset", b"stream-fork-sub-offset",
     )
 )  # fmt: skip
 
@@ -117,6 +125,16 @@ class Service:
         self.buckets = BucketHandlers(engine)
         self.snapshots = SnapshotHandlers(engine, settings.snapshot_bytes_max, shared=shared)
         self.bootstrap = BootstrapHandler(engine, shared=shared)
+        secrets = SubscriptionSecrets(engine.subscriptions, clock_ms)
+        self._owners = Owners(guard.access, clock_ms)
+        self.subscriptions = SubscriptionHandlers(
+            engine.subscriptions,
+            secrets,
+            self._owners,
+            settings.public_url,
+            settings.webhook_networks,
+        )
+        self.leases = LeaseHandlers(engine.subscriptions, secrets, self.subscriptions)
         self.offsets = OffsetsHandler(engine)
         self.rows = RowsHandler(engine, guard.access)
         self.overview = OverviewHandlers(engine)
@@ -133,8 +151,13 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._use_quotas()
         if guard.access is not None:
+            engine.subscriptions.set_readable(self._owners.readable)
             # Called by the thread that fetches the keys of JWTs.
             guard.access.on_change = partial(self._loop.call_soon_threadsafe, self._review_readers)
+
+        self._webhooks = WebhookSender(
+            engine.subscriptions, secrets, self._owners, settings.webhook_networks
+        )
 
     def handle(self, request: Request, reply: Reply) -> Waiting | None:
         """
@@ -167,6 +190,9 @@ class Service:
             request.operation = (endpoint is not None and endpoint.metric) or route.name
             if self.guard.guarded:
                 self.guard.admit(request)
+            headers = request.headers
+            if b"if-none-match" in headers or b"if-match" in headers:
+                reply = conditional(request.method, headers, endpoint, reply)
             if endpoint is APPEND:
                 self._append(request, reply)
                 return None
@@ -210,6 +236,7 @@ class Service:
             self.guard.check_length(request)
         if not is_upload:
             return None
+        conditional(request.method, request.headers, endpoint, lambda _: None)
         try:
             if first and large:
                 self.snapshots.check(request)
@@ -229,6 +256,9 @@ class Service:
         # Clients of the base protocol compute offsets; those of buckets use them as returned.
         lenient = self._lenient and request.target.key.startswith(NO_BUCKET)
         position = parse_read_start(query, live=mode != "false", lenient=lenient)
+        if mode == "sse" and (last_id := request.headers.get(b"last-event-id")):
+            # A browser that reconnects repeats the URL of its first request.
+            position = parse_last_event_id(last_id)
         until = parse_until(query, live=mode != "false")
         bytes_max = parse_bytes_max(query, live=mode != "false")
         cursor = parse_cursor(query.get("cursor", "")) if mode != "false" else None
@@ -266,6 +296,9 @@ class Service:
         self.guard.reload()
         self._use_quotas()
         self._review_readers()
+        if self.guard.access is not None:
+            self._owners.changed()
+            self.engine.subscriptions.set_readable(self._owners.readable)
 
     async def close(self) -> None:
         """All connections are closed: cancel the tasks that still work for one."""
@@ -273,6 +306,7 @@ class Service:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._webhooks.close()
         self.guard.close()
         await self.metrics.close()
 
@@ -329,7 +363,7 @@ class Service:
         if not isinstance(error, Refusal):
             log.error("request failed", method=request.method, exc_info=error)
             error = Internal()
-        reply(problem(error))
+        reply(problem(error, subscriptions=request.target.route.subscriptions))
 
     def _review_readers(self) -> None:
         """End waiting readers whose credentials are no longer valid."""
@@ -349,7 +383,7 @@ def _check_single(repeated: frozenset[bytes]) -> None:
 def _without_endpoint(request: Request) -> Response:
     """Respond to OPTIONS; refuse a method that the route does not have."""
     if request.method == "OPTIONS":
-        return Response(204, h.PREFLIGHT)
+        return Response(204, h.preflight(request.headers.get(b"access-control-request-headers")))
     route = request.target.route
     if route is LISTING and request.method in _WRITES:
         # The client means a stream of this name, which X§1.1 reserves.

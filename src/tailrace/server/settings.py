@@ -64,6 +64,7 @@ _Root: TypeAlias = Annotated[
         description="a path such as /streams/, of letters, digits, '.', '_', '~' and '-'",
     ),
 ]
+_Networks: TypeAlias = Literal["public", "loopback", "private"]
 _LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 _LogFormat: TypeAlias = Literal["auto", "console", "json"]
 
@@ -119,6 +120,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     trusted_proxies: Annotated[
         str, "Addresses or networks, separated by commas, whose X-Forwarded-For is trusted."
     ] = ""
+    public_url: Annotated[
+        str, "URL of this server in webhooks, if clients reach it by another than they send in "
+        "Host."] = ""
+    webhook_networks: Annotated[
+        _Networks, "Where webhooks may go: global addresses only; also localhost and 127.0.0.x; "
+        "or also private networks."] = "loopback"
     metrics_buckets_max: Annotated[
         _Natural, "Maximum of buckets with their own metrics; the others are summed up."] = 100
     traces: Annotated[

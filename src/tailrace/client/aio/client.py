@@ -4,8 +4,11 @@ from typing import Any
 
 from tailrace.client.aio.driver import AsyncDriver
 from tailrace.client.aio.producer import AsyncProducer
+from tailrace.client.aio.worker import AsyncSubscription, AsyncSubscriptions
 from tailrace.client.batch_queue import ProducerOptions
 from tailrace.client.handle import BaseBucket, BaseClient, BaseStream, constructs
+from tailrace.client.requests import base_url
+from tailrace.client.subscriptions import SubscriptionFlows, SubscriptionsFlows
 
 __all__ = ["AsyncBucket", "AsyncClient", "AsyncStream"]
 
@@ -21,6 +24,16 @@ class AsyncBucket(BaseBucket[AsyncDriver, AsyncStream], driver=AsyncDriver):
 
     _stream_type = AsyncStream
 
+    def subscription(self, subscription_id: str) -> AsyncSubscription:
+        """A subscription of this bucket."""
+        flows = SubscriptionFlows(self.url, subscription_id, self._flows.options)
+        return AsyncSubscription(self._driver, flows)
+
+    @property
+    def subscriptions(self) -> AsyncSubscriptions:
+        """All subscriptions of this bucket."""
+        return AsyncSubscriptions(self._driver, SubscriptionsFlows(self.url, self._flows.options))
+
 
 class AsyncClient(BaseClient[AsyncDriver, AsyncStream, AsyncBucket], driver=AsyncDriver):
     """
@@ -32,6 +45,17 @@ class AsyncClient(BaseClient[AsyncDriver, AsyncStream, AsyncBucket], driver=Asyn
     _driver_type = AsyncDriver
     _stream_type = AsyncStream
     _bucket_type = AsyncBucket
+
+    def subscription(self, subscription_id: str) -> AsyncSubscription:
+        """A subscription of the base surface, to streams at `/v1/stream/{path}`."""
+        flows = SubscriptionFlows(base_url(self.url), subscription_id, self._flows.options)
+        return AsyncSubscription(self._driver, flows)
+
+    @property
+    def subscriptions(self) -> AsyncSubscriptions:
+        """All subscriptions of the base surface."""
+        flows = SubscriptionsFlows(base_url(self.url), self._flows.options)
+        return AsyncSubscriptions(self._driver, flows)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -86,6 +86,8 @@ class _Exchange:
                     data=data,
                     timeout=timeout,
                     allow_redirects=False,
+                    # Without a type, a fork inherits that of its source.
+                    skip_auto_headers=("content-type",),
                 )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise Unreachable(request.url, reason_of(error), False) from error

@@ -4,8 +4,11 @@ from typing import Any
 
 from tailrace.client.batch_queue import ProducerOptions
 from tailrace.client.handle import BaseBucket, BaseClient, BaseStream, constructs
+from tailrace.client.requests import base_url
+from tailrace.client.subscriptions import SubscriptionFlows, SubscriptionsFlows
 from tailrace.client.sync.driver import Driver
 from tailrace.client.sync.producer import Producer
+from tailrace.client.sync.worker import Subscription, Subscriptions
 
 __all__ = ["Bucket", "Client", "Stream"]
 
@@ -20,6 +23,16 @@ class Bucket(BaseBucket[Driver, Stream], driver=Driver):
     """One bucket at its URL; made by `Client.bucket`."""
 
     _stream_type = Stream
+
+    def subscription(self, subscription_id: str) -> Subscription:
+        """A subscription of this bucket."""
+        flows = SubscriptionFlows(self.url, subscription_id, self._flows.options)
+        return Subscription(self._driver, flows)
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """All subscriptions of this bucket."""
+        return Subscriptions(self._driver, SubscriptionsFlows(self.url, self._flows.options))
 
 
 class Client(BaseClient[Driver, Stream, Bucket], driver=Driver):
@@ -37,6 +50,17 @@ class Client(BaseClient[Driver, Stream, Bucket], driver=Driver):
     _driver_type = Driver
     _stream_type = Stream
     _bucket_type = Bucket
+
+    def subscription(self, subscription_id: str) -> Subscription:
+        """A subscription of the base surface, to streams at `/v1/stream/{path}`."""
+        flows = SubscriptionFlows(base_url(self.url), subscription_id, self._flows.options)
+        return Subscription(self._driver, flows)
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """All subscriptions of the base surface."""
+        flows = SubscriptionsFlows(base_url(self.url), self._flows.options)
+        return Subscriptions(self._driver, flows)
 
     def close(self) -> None:
         """Close the idle connections."""

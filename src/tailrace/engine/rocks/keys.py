@@ -6,10 +6,12 @@ from typing import Final
 
 from rocksdict import Rdict, RdictIter, ReadOptions
 
-__all__ = ["ID", "PAIR", "after_prefix", "items", "keys"]
+__all__ = ["ID", "PAIR", "SECRET", "after_prefix", "items", "keys"]
 
 ID: Final = struct.Struct(">Q")
 PAIR: Final = struct.Struct(">QQ")
+SECRET: Final = b"\xff"
+"""Before the name of key material in `subscriptions`: after all keys of subscriptions."""
 
 
 def after_prefix(prefix: bytes) -> bytes | None:

@@ -12,6 +12,10 @@ Column families, all keys big-endian so that they sort as numbers:
     expiry     (deadline u64, stream id u64)     ->  name key
     garbage    (id u64)                          ->  size in bytes u64, `f` if it is a file
                (stream id u64, until u64)        ->  size in bytes u64
+    held       what is kept for forks, and what is to be released, see `forks`
+    subscriptions  bucket id, NUL, id            ->  a subscription, see `codec`
+                   0xff, name                    ->  key material
+    links      (subscription id u64) path        ->  a link, see `codec`
 
 `write` puts a batch into RocksDB's log buffer and memtables, holding the GIL; `sync` is the fsync,
 which releases it. A write that was not synced may be lost or kept by a crash, but whole: RocksDB
@@ -29,12 +33,18 @@ import msgspec
 from rocksdict import Cache, CompactOptions, Rdict, WriteBatch
 
 from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, new_store_id
-from tailrace.engine.codec import HEAD, decode_record, decode_state
+from tailrace.engine.codec import (
+    HEAD,
+    decode_link,
+    decode_record,
+    decode_state,
+    decode_subscription,
+)
 from tailrace.engine.errors import EngineError, StorageDamaged
 from tailrace.engine.restore import RESTORED
 from tailrace.engine.rocks.backup import RocksCopy, remove_copies
 from tailrace.engine.rocks.compaction import compact_families
-from tailrace.engine.rocks.keys import ID, PAIR, after_prefix, items, keys
+from tailrace.engine.rocks.keys import ID, PAIR, SECRET, after_prefix, items, keys
 from tailrace.engine.rocks.options import (
     BLOB_GC_SHARE,
     BLOCK_CACHE_BYTES,
@@ -50,6 +60,7 @@ from tailrace.engine.rocks.upgrade import UNCOUNTED, count_bytes
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.machine import apply_append
 from tailrace.protocol.state import SnapshotInfo, StreamState
+from tailrace.protocol.subscription import Link, SubscriptionState
 
 __all__ = ["FORMAT_VERSION", "RocksStore"]
 
@@ -219,6 +230,21 @@ class RocksStore(Store):
         # The first key after another one is that one and a zero byte.
         found = keys(self._names, max(prefix, after + b"\0"), after_prefix(prefix))
         return list(islice(found, count_max))
+
+    def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+        return list(islice(items(self.families["held"], first, end), count_max))
+
+    def subscriptions(self) -> Iterator[tuple[bytes, SubscriptionState]]:
+        for key, value in items(self.families["subscriptions"], b"", SECRET):
+            yield key, decode_subscription(value)
+
+    def links(self) -> Iterator[tuple[int, bytes, Link]]:
+        for key, value in items(self.families["links"], b"", None):
+            yield ID.unpack_from(key)[0], key[ID.size :], decode_link(value)
+
+    def secret(self, name: bytes) -> bytes | None:
+        stored: bytes | None = self.families["subscriptions"].get(SECRET + name)
+        return stored
 
     def spool(self, snapshot_id: int) -> Spool:
         return self._snapshot_files.spool(snapshot_id)

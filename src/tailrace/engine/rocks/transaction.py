@@ -6,11 +6,17 @@ import msgspec
 from rocksdict import WriteBatch
 
 from tailrace.engine.base import Due, Garbage, Transaction
-from tailrace.engine.codec import encode_record, encode_state
-from tailrace.engine.rocks.keys import ID, PAIR
+from tailrace.engine.codec import (
+    encode_link,
+    encode_record,
+    encode_state,
+    encode_subscription,
+)
+from tailrace.engine.rocks.keys import ID, PAIR, SECRET
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import AppendRecord, StreamState
+from tailrace.protocol.subscription import Link, SubscriptionState
 
 if TYPE_CHECKING:
     from tailrace.engine.rocks.store import RocksStore
@@ -34,6 +40,7 @@ class RocksTransaction(Transaction):
         self._put = self.batch.put
         # Each append changes the row of its bucket: it is written once, at the end.
         self._buckets: dict[bytes, BucketState | None] = {}
+        self._subscriptions: dict[bytes, SubscriptionState | None] = {}
 
     def create(self, key: bytes, state: StreamState) -> None:
         self._put(key, ID.pack(state.id), self._handles["names"])
@@ -59,17 +66,45 @@ class RocksTransaction(Transaction):
         value = ID.pack(garbage.bytes) + (_FILE if garbage.file else b"")
         self._put(_garbage_key(garbage), value, self._handles["garbage"])
 
+    def put_held(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.batch.delete(key, self._handles["held"])
+        else:
+            self._put(key, value, self._handles["held"])
+
     def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
         self._buckets[bucket] = state
 
     def finish(self) -> None:
-        """Add the rows of buckets. Nothing may be added after that."""
+        """Add the rows of buckets and subscriptions. Nothing may be added after that."""
+        for key, subscription in self._subscriptions.items():
+            if subscription is None:
+                self.batch.delete(key, self._handles["subscriptions"])
+            else:
+                self._put(key, encode_subscription(subscription), self._handles["subscriptions"])
         for bucket, state in self._buckets.items():
             if state is None:
                 self.batch.delete(bucket, self._handles["buckets"])
             else:
                 value = msgspec.msgpack.encode((state.created_at, state.streams, state.bytes))
                 self._put(bucket, value, self._handles["buckets"])
+
+    def put_subscription(self, key: bytes, state: SubscriptionState | None) -> None:
+        self._subscriptions[key] = state
+
+    def put_link(self, subscription_id: int, path: bytes, link: Link | None) -> None:
+        key = ID.pack(subscription_id) + path
+        if link is None:
+            self.batch.delete(key, self._handles["links"])
+        else:
+            self._put(key, encode_link(link), self._handles["links"])
+
+    def drop_links(self, subscription_id: int) -> None:
+        first, end = ID.pack(subscription_id), ID.pack(subscription_id + 1)
+        self.batch.delete_range(first, end, self._handles["links"])
+
+    def put_secret(self, name: bytes, secret: bytes) -> None:
+        self._put(SECRET + name, secret, self._handles["subscriptions"])
 
     def schedule(self, due: Due) -> None:
         self._put(PAIR.pack(due.deadline, due.id), due.key, self._handles["expiry"])

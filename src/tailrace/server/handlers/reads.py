@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from tailrace.engine.engine import Engine
 from tailrace.engine.entry import StreamEntry
 from tailrace.engine.read import Slice
-from tailrace.protocol.errors import OffsetGone, QueryInvalid
+from tailrace.protocol.errors import HeaderInvalid, OffsetGone, OffsetInvalid, QueryInvalid
 from tailrace.protocol.expiry import format_expires_at
 from tailrace.protocol.json_mode import array_parts
 from tailrace.protocol.offset import BEGINNING, START, TAIL, Offset, parse_offset
@@ -27,7 +27,8 @@ from tailrace.server.problem import problem
 from tailrace.server.streaming_body import streaming_response
 
 __all__ = [
-    "ReadHandlers", "ReadStart", "parse_bytes_max", "parse_read_start", "parse_until",
+    "ReadHandlers", "ReadStart", "parse_bytes_max", "parse_last_event_id", "parse_read_start",
+    "parse_until",
     "stream_headers",
 ]  # fmt: skip
 
@@ -69,6 +70,16 @@ def parse_read_start(query: dict[str, str], *, live: bool, lenient: bool = False
     if token == BEGINNING:
         return ReadStart(START, beginning=True)
     return ReadStart(parse_offset(token, lenient=lenient))
+
+
+def parse_last_event_id(value: bytes) -> ReadStart:
+    """Read the `Last-Event-ID` header: where an event stream continues."""
+    try:
+        return ReadStart(parse_offset(value.decode("latin-1")))
+    except OffsetInvalid:
+        raise HeaderInvalid(
+            "Last-Event-ID", "must be the id of an event of this stream, unchanged"
+        ) from None
 
 
 def parse_until(query: dict[str, str], *, live: bool) -> Offset | None:

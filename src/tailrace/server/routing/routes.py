@@ -14,12 +14,17 @@ Operations that a request must be granted:
     latest, bootstrap     read
     a bucket              read          create                delete
     a listing             read on the bucket, or on all names that begin with ?prefix=
+    subscriptions         subscribe     subscribe   subscribe subscribe    (2)
+    callback, ack, release                          (3)
     /-/offsets, rows                                (1)
     /-/buckets, paths, about    (1)
     /-/metrics, backup    admin on the route itself
     the rest              none: /-/health, /-/ready, /-/ui/, OPTIONS, unknown paths under /-/
 
 (1) `IDENTIFIED`: any principal. The handler checks each stream and leaves out what it may not read.
+(2) On at least one stream of the bucket or the base surface; the handler checks that the grants
+    cover the whole subscription.
+(3) None: the handler checks the token of the lease, which is not one of the access file.
 """
 
 from collections.abc import Mapping
@@ -39,6 +44,7 @@ class Operation(StrEnum):
     CREATE = "create"
     DELETE = "delete"
     SNAPSHOT = "snapshot"
+    SUBSCRIBE = "subscribe"
     ADMIN = "admin"
 
 
@@ -57,6 +63,7 @@ class GrantedOn(Enum):
     STREAM_ABOVE = "the stream of"
     BUCKET = "the bucket"
     LISTED_STREAMS = "all streams listed by"
+    ANY_STREAM = "a stream of"
     ROUTE = "the route"
 
 
@@ -90,6 +97,8 @@ class Route:
     rate_limited: bool = True
     same_origin: bool = False
     """Without access control, pages of other origins may not request it."""
+    subscriptions: bool = False
+    """Below `__ds`: error bodies also have the `error` member of the subscription API."""
     allowed: str = field(init=False)
     """The methods, for the `Allow` header."""
 
@@ -158,6 +167,66 @@ BOOTSTRAP: Final = Route(
     _get("bootstrap.get", _READ),
     GrantedOn.STREAM_ABOVE,
 )
+_SubscriptionRoute: Final = partial(Route, granted_on=GrantedOn.ANY_STREAM, subscriptions=True)
+_SUBSCRIBE: Final = Operation.SUBSCRIBE
+
+SUBSCRIPTION_LISTING: Final = _SubscriptionRoute(
+    "subscription listing",
+    "/v1/stream/__ds/subscriptions",
+    _get("subscriptions.list", _SUBSCRIBE),
+    # It reveals names.
+    same_origin=True,
+)
+"""This and the other routes below `__ds` are also at /{bucket_id}/__ds/…"""
+SUBSCRIPTION: Final = _SubscriptionRoute(
+    "subscription",
+    "/v1/stream/__ds/subscriptions/{subscription_id}",
+    {
+        **_get("subscriptions.describe", _SUBSCRIBE),
+        "PUT": Endpoint("subscriptions.create", _SUBSCRIBE),
+        "DELETE": Endpoint("subscriptions.delete", _SUBSCRIBE),
+    },
+)
+SUBSCRIPTION_STREAMS: Final = _SubscriptionRoute(
+    "subscription streams",
+    "/v1/stream/__ds/subscriptions/{subscription_id}/streams",
+    {"POST": Endpoint("subscriptions.link", _SUBSCRIBE)},
+)
+SUBSCRIPTION_STREAM: Final = _SubscriptionRoute(
+    "subscription stream",
+    "/v1/stream/__ds/subscriptions/{subscription_id}/streams/{stream_path}",
+    {"DELETE": Endpoint("subscriptions.unlink", _SUBSCRIBE)},
+)
+CALLBACK: Final = _SubscriptionRoute(
+    "callback",
+    "/v1/stream/__ds/subscriptions/{subscription_id}/callback",
+    {"POST": Endpoint("leases.callback")},
+)
+CLAIM: Final = _SubscriptionRoute(
+    "claim",
+    "/v1/stream/__ds/subscriptions/{subscription_id}/claim",
+    {"POST": Endpoint("leases.claim", _SUBSCRIBE)},
+)
+ACK: Final = _SubscriptionRoute(
+    "ack",
+    "/v1/stream/__ds/subscriptions/{subscription_id}/ack",
+    {"POST": Endpoint("leases.ack")},
+)
+RELEASE: Final = _SubscriptionRoute(
+    "release",
+    "/v1/stream/__ds/subscriptions/{subscription_id}/release",
+    {"POST": Endpoint("leases.release")},
+)
+JWKS: Final = _SubscriptionRoute("jwks", "/v1/stream/__ds/jwks.json", _get("leases.jwks"))
+RESERVED: Final = _SubscriptionRoute(
+    "reserved",
+    "/v1/stream/__ds/{name}",
+    {
+        **_get("subscriptions.unknown"),
+        **dict.fromkeys(("PUT", "POST", "DELETE"), Endpoint("subscriptions.unknown")),
+    },
+)
+"""Any other path at or below `__ds` of the base surface: never a stream."""
 OWN: Final = Route("own", "/-/{name}", _get("status.unknown"), rate_limited=False)
 """Any other path under `/-/`, and `*`."""
 UI: Final = Route("ui", "/-/ui/{file}", _get("ui.get"), rate_limited=False)
@@ -169,11 +238,27 @@ ROUTES: Final = (
     LATEST_SNAPSHOT,
     SNAPSHOT,
     BOOTSTRAP,
+    SUBSCRIPTION_LISTING,
+    SUBSCRIPTION,
+    SUBSCRIPTION_STREAMS,
+    SUBSCRIPTION_STREAM,
+    CALLBACK,
+    CLAIM,
+    ACK,
+    RELEASE,
+    JWKS,
+    RESERVED,
     Route("offsets", "/-/offsets", {"POST": Endpoint("offsets.find", IDENTIFIED)}),
     Route("rows", "/-/rows", {"POST": Endpoint("rows.read", IDENTIFIED)}),
     Route("buckets", "/-/buckets", _get("overview.buckets", IDENTIFIED), same_origin=True),
     Route("paths", "/-/paths", _get("overview.paths", IDENTIFIED), same_origin=True),
     Route("about", "/-/about", _get("overview.about", IDENTIFIED), same_origin=True),
+    Route(
+        "subscriptions",
+        "/-/subscriptions",
+        _get("subscriptions.overview", IDENTIFIED),
+        same_origin=True,
+    ),
     _AdminRoute("metrics", "/-/metrics", _get("status.metrics", Operation.ADMIN)),
     _AdminRoute("backup", "/-/backup", {"POST": Endpoint("backup.create", Operation.ADMIN)}),
     # A health probe that is refused would take the server out of service: no rate limit.

@@ -6,6 +6,10 @@ if it holds NUL or, on the base surface, a backslash. The key of a stream is nev
 
 Streams of the base protocol are below `/v1/stream/`, below `/v1/streams/`, which some clients use,
 and below the root that is configured: each stream is at all of them.
+
+On the base surface, `__ds` and everything below it is reserved for subscriptions. In a bucket,
+`/{bucket_id}/__ds` is a stream like others: stream ids have no slash, so that the subscriptions
+below it take no name from it.
 """
 
 from functools import lru_cache
@@ -20,6 +24,7 @@ from tailrace.server.routing import routes
 from tailrace.server.routing.routes import ROUTES, Route
 
 __all__ = [
+    "RESERVED_SEGMENT",
     "SHORT_BYTES_MAX",
     "STREAM_PREFIX",
     "UNRESOLVED",
@@ -31,6 +36,8 @@ __all__ = [
 
 STREAM_PREFIX: Final = b"/v1/stream/"
 _STREAM_ALIAS: Final = b"/v1/streams/"
+RESERVED_SEGMENT: Final = "__ds"
+"""The first segment of the paths of subscriptions."""
 SHORT_BYTES_MAX: Final = 512
 # First segments that are not buckets: a bucket id has at least four characters.
 _NOT_BUCKETS: Final = ("v1", "")
@@ -48,6 +55,13 @@ _BELOW: Final = {
     if route.path.startswith(_BELOW_STREAM)
     for segments in [route.path.removeprefix(_BELOW_STREAM).split("/")]
 }
+# Routes below `__ds` by their literal segments and the number of all; `None` stands for a name.
+_BELOW_RESERVED: Final = {
+    tuple(None if segment.startswith("{") else segment for segment in segments): route
+    for route in ROUTES
+    if route.subscriptions and route is not routes.RESERVED
+    for segments in [route.path.partition(f"/{RESERVED_SEGMENT}/")[2].split("/")]
+}
 
 
 class Target(NamedTuple):
@@ -58,6 +72,8 @@ class Target(NamedTuple):
     """The storage key of the stream, or of the bucket."""
     offset: str = ""
     """Of a snapshot, percent-decoded (X§5) and not yet parsed."""
+    names: tuple[str, ...] = ()
+    """Below `__ds`: the id of a subscription, and the path of a linked stream, percent-decoded."""
 
 
 UNRESOLVED: Final = Target(routes.OWN)
@@ -77,7 +93,12 @@ def resolve(path: bytes, root: bytes = STREAM_PREFIX) -> Target:
             path = STREAM_PREFIX + path[len(alias) :]
             break
     if path.startswith(STREAM_PREFIX):
-        return Target(routes.STREAM, base_key(_decode(path[len(STREAM_PREFIX) :])))
+        rest = path[len(STREAM_PREFIX) :]
+        text = _decode(rest)
+        if text.startswith(RESERVED_SEGMENT) and text[len(RESERVED_SEGMENT) :][:1] in ("", "/"):
+            segments = [_decode(segment) for segment in rest.split(b"/")]
+            return _reserved(segments, NO_BUCKET) or Target(routes.RESERVED, NO_BUCKET)
+        return Target(routes.STREAM, base_key(text))
     if path == b"*":
         # `OPTIONS *`: the server as a whole.
         return Target(routes.OWN)
@@ -101,6 +122,10 @@ def _bucketed(segments: list[str]) -> Target:
     bucket_id, stream_id, *rest = segments
     if stream_id == STREAMS and not rest:
         return Target(routes.LISTING, bucket_key(bucket_id))
+    if stream_id == RESERVED_SEGMENT and (
+        target := _reserved(segments[1:], bucket_key(bucket_id) + b"\0")
+    ):
+        return target
     key = bucketed_stream_key(bucket_id, stream_id)
     if not rest:
         return Target(routes.STREAM, key)
@@ -111,6 +136,20 @@ def _bucketed(segments: list[str]) -> Target:
         "a stream id must not contain '/'; below a stream there are /snapshot, "
         "/snapshot/{offset} and /bootstrap (streams of any depth live under /v1/stream/)"
     )
+
+
+def _reserved(segments: list[str], scope: bytes) -> Target | None:
+    """The route below `__ds`, if there is one; `scope` is the prefix of the keys of its streams."""
+    # subscriptions/{subscription_id}/streams/{stream_path}: its slashes should be percent-encoded,
+    # and may have been decoded on the way.
+    literals: list[str | None] = [*segments[1:4], *["/".join(segments[4:])][: len(segments) - 4]]
+    names = []
+    for index in (1, 3):
+        if len(literals) > index:
+            names.append(str(literals[index]))
+            literals[index] = None
+    route = _BELOW_RESERVED.get(tuple(literals))
+    return None if route is None else Target(route, scope, names=tuple(names))
 
 
 def base_key(text: str) -> bytes:
@@ -126,6 +165,8 @@ def base_key(text: str) -> bytes:
     for segment in name.split(b"/"):
         if segment in (b"", b".", b".."):
             raise NameInvalid("the path must not have an empty segment, '.' or '..'")
+    if text.partition("/")[0] == RESERVED_SEGMENT:
+        raise NameInvalid(f"paths at and below {RESERVED_SEGMENT} are reserved for subscriptions")
     if len(name) > STREAM_NAME_BYTES_MAX:
         raise NameInvalid(f"the path may have {STREAM_NAME_BYTES_MAX} bytes at most")
     return NO_BUCKET + name

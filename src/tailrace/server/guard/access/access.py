@@ -135,6 +135,19 @@ class Access:
             return self._verifier is not None and self._verifier.is_current(basis)
         return basis in self._bases
 
+    @property
+    def issuer(self) -> str:
+        """The issuer of accepted JWTs; empty if none are."""
+        return "" if self._verifier is None else self._verifier.issuer
+
+    def current(self, id_: str) -> Principal | None:
+        """The principal of a token, or of requests without credentials, if it is still valid."""
+        if id_ == ANONYMOUS_ID:
+            return self._anonymous
+        kind, _, token_id = id_.partition(":")
+        token = self._tokens.get(token_id) if kind == "token" else None
+        return None if token is None else token.principal()
+
     def _verify(self, found: bytes) -> Principal:
         text = parse_credentials(found)
         is_static = text.startswith(TOKEN_PREFIX)
@@ -181,6 +194,8 @@ def _may(principal: Principal, operation: Operation, request: Request, target: T
             return True
         prefix = parse_query(request.query, ("prefix",)).get("prefix", "")
         return principal.may_all(operation, names + prefix.encode())
+    if granted_on is GrantedOn.ANY_STREAM:
+        return bool(principal.granted(operation, target.key))
     return principal.may(operation, request.path if granted_on is GrantedOn.ROUTE else target.key)
 
 

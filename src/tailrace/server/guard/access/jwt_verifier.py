@@ -65,6 +65,10 @@ class JwtVerifier:
         keys.refresh()
         return True
 
+    @property
+    def issuer(self) -> str:
+        return self._settings.issuer
+
     def close(self) -> None:
         if isinstance(self._keys, JwksFetcher):
             self._keys.close()

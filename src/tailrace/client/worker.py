@@ -1,0 +1,93 @@
+"""
+What the worker loops of both clients share: when a wake is done, lost, or given back.
+
+Rule 1: the end of the loop's body acknowledges the wake. If the body acknowledged nothing itself,
+all its streams are acknowledged up to the tails that the wake told.
+
+Rule 2: an exception in the body, or a `break`, gives the wake back. What the body acknowledged
+stays acknowledged.
+
+Rule 3: a third of the lease passes between two heartbeats. If the server says that the lease has
+ended, the wake is lost: another worker may have it, and nothing more is acknowledged.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+from tailrace.client.errors import NotFound, Refused, Unauthorized, Unreachable
+from tailrace.client.flow import Flow
+from tailrace.client.subscription_values import ClaimedWake, SubscribedStream
+from tailrace.client.subscriptions import FENCED, SubscriptionFlows
+
+__all__ = ["BaseWake", "default_worker"]
+
+_HEARTBEATS: Final = 3
+"""In the time of one lease."""
+
+
+def default_worker() -> str:
+    """The name of a worker: its host and process."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+class BaseWake:
+    """A claimed wake, while the body of a worker loop runs."""
+
+    def __init__(self, flows: SubscriptionFlows, claim: ClaimedWake) -> None:
+        self._flows = flows
+        self._acknowledged = False
+        self.claim = claim
+        self.lost = False
+        """The lease has ended: another worker may have the wake."""
+
+    @property
+    def generation(self) -> int:
+        return self.claim.generation
+
+    @property
+    def streams(self) -> tuple[SubscribedStream, ...]:
+        """All streams of the subscription, with their cursors and tails."""
+        return self.claim.streams
+
+    @property
+    def pending(self) -> tuple[SubscribedStream, ...]:
+        """The streams with pending work."""
+        return self.claim.pending
+
+    @property
+    def heartbeat_s(self) -> float:
+        return self.claim.lease_ttl_ms / 1000 / _HEARTBEATS
+
+    def acknowledge(self, offsets: Mapping[str, str]) -> Flow[None]:
+        """Acknowledge offsets, and extend the lease."""
+        self._acknowledged = True
+        yield from self._flows.ack(self.claim, offsets)
+
+    def heartbeat(self) -> Flow[None]:
+        """Extend the lease. A server that cannot be reached is tried again later."""
+        try:
+            yield from self._flows.ack(self.claim)
+        except Refused as error:
+            self.lost = _has_ended(error)
+        except Unreachable:
+            return
+
+    def finish(self) -> Flow[None]:
+        """The body ran to its end."""
+        tails = {stream.path: stream.tail_offset or "" for stream in self.pending}
+        try:
+            yield from self._flows.ack(self.claim, {} if self._acknowledged else tails, done=True)
+        except Refused as error:
+            if not _has_ended(error):
+                raise
+            self.lost = True
+
+    def give_back(self) -> Flow[None]:
+        """The body did not run to its end."""
+        yield from self._flows.release(self.claim)
+
+
+def _has_ended(error: Refused) -> bool:
+    return error.code == FENCED or isinstance(error, NotFound | Unauthorized)

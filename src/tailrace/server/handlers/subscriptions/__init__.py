@@ -1,0 +1,1 @@
+"""Subscriptions: their configuration and links, and the leases of their wakes."""

@@ -1,0 +1,217 @@
+"""Subscriptions: create, show, list and delete them, and link streams explicitly."""
+
+from typing import Final
+
+import msgspec
+
+from tailrace.engine.subscriptions import Subscriptions
+from tailrace.protocol.subscription import SubscriptionState
+from tailrace.protocol.subscription_errors import SubscriptionNotFound
+from tailrace.server import headers as h
+from tailrace.server.guard.access import Principal
+from tailrace.server.handlers.buckets import json_response, parse_limit
+from tailrace.server.handlers.subscriptions.bodies import (
+    check_id,
+    checked_path,
+    decode_config,
+    decode_links,
+)
+from tailrace.server.message import Request, Response
+from tailrace.server.routing.query import parse_query
+from tailrace.server.subscriptions.addresses import Networks, check_url
+from tailrace.server.subscriptions.owners import (
+    NO_OWNER,
+    Owners,
+    check_covers,
+    check_may_append,
+    covers,
+    may_know,
+)
+from tailrace.server.subscriptions.secrets import SubscriptionSecrets
+from tailrace.server.subscriptions.views import stream_views, subscription_view
+
+__all__ = ["SUBSCRIPTIONS_QUERY", "SubscriptionHandlers", "named"]
+
+SUBSCRIPTIONS_QUERY: Final = ("after", "limit")
+"""The parameters of listings of subscriptions."""
+
+_JSON: Final = (h.CONTENT_TYPE, b"application/json")
+
+
+class SubscriptionHandlers:
+    """Everything about subscriptions but their leases."""
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        secrets: SubscriptionSecrets,
+        owners: Owners,
+        public_url: str,
+        networks: Networks,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._secrets = secrets
+        self._owners = owners
+        self._public_url = public_url.rstrip("/")
+        self._networks = networks
+
+    async def create(self, request: Request) -> Response:
+        """PUT: 201 if it is new, 200 if it exists with the same configuration."""
+        scope, subscription_id = named(request)
+        config = decode_config(request)
+        if config.webhook_url is not None:
+            check_url(config.webhook_url, self._networks)
+        principal = request.principal
+        check_covers(principal, request.target.key, config.pattern, config.streams)
+        if config.wake_stream is not None:
+            check_may_append(principal, request.target.key, config.wake_stream)
+        try:
+            previous = self._subscriptions.find(scope, subscription_id).owner or b""
+        except SubscriptionNotFound:
+            previous = b""
+        origin = self._public_url or request.origin.decode("latin-1")
+        owner = self._owners.encode(principal, origin, previous)
+        view = await self._subscriptions.create(scope, subscription_id, config, owner)
+        content = await self._describe(request, subscription_id)
+        body = msgspec.json.encode(content)
+        headers = [_JSON, h.NO_STORE]
+        if view.created:
+            headers.append((h.LOCATION, request.url))
+        return Response(201 if view.created else 200, headers, body)
+
+    async def describe(self, request: Request) -> Response:
+        """GET: the subscription with its streams and cursors."""
+        scope, subscription_id = named(request)
+        await self.check_may_use(request, scope, subscription_id)
+        return await json_response(request, await self._describe(request, subscription_id))
+
+    async def _describe(self, request: Request, subscription_id: str) -> dict[str, object]:
+        scope = scope_of(request)
+        principal = request.principal
+        view = await self._subscriptions.view(scope, subscription_id)
+        content = await self._view(subscription_id, view.state, scope)
+        prefix = request.target.key
+        content["streams"] = stream_views(
+            view.streams,
+            lambda path: principal is None or may_know(principal, prefix + path.encode()),
+        )
+        if view.is_cut:
+            content["streams_cut"] = True
+        return content
+
+    async def list(self, request: Request) -> Response:
+        """The subscriptions of a surface that the principal's grants cover, ordered by id."""
+        scope = scope_of(request)
+        query = parse_query(request.query, SUBSCRIPTIONS_QUERY)
+        after, limit = query.get("after", ""), parse_limit(query.get("limit"))
+        shown: list[dict[str, object]] = []
+        has_more = True
+        while has_more and len(shown) < limit:
+            found, has_more = self._subscriptions.page(scope, after, limit - len(shown))
+            for subscription_id, state in found:
+                after = subscription_id
+                if self._may_see(request.principal, scope, state):
+                    shown.append(await self._view(subscription_id, state, scope))
+        content: dict[str, object] = {
+            "subscriptions": shown,
+            "next_cursor": after if has_more else None,
+            "has_more": has_more,
+        }
+        return await json_response(request, content)
+
+    async def overview(self, request: Request) -> Response:
+        """`/-/subscriptions`: those of all surfaces, for people and the UI."""
+        limit = parse_limit(parse_query(request.query, ("limit",)).get("limit"))
+        shown: list[dict[str, object]] = []
+        has_more = False
+        for scope in sorted(
+            {entry.scope for entry in self._subscriptions.records.entries.values()}
+        ):
+            after, more = "", True
+            while more and not has_more:
+                found, more = self._subscriptions.page(scope, after, limit)
+                for subscription_id, state in found:
+                    after = subscription_id
+                    if not self._may_see(request.principal, scope, state):
+                        continue
+                    if len(shown) == limit:
+                        has_more = True
+                        break
+                    view = await self._view(subscription_id, state, scope)
+                    shown.append({"bucket_id": scope.decode() or None, **view})
+        return await json_response(request, {"subscriptions": shown, "has_more": has_more})
+
+    async def delete(self, request: Request) -> Response:
+        """DELETE: 204, also if there is none."""
+        scope, subscription_id = named(request)
+        try:
+            await self.check_may_use(request, scope, subscription_id)
+        except SubscriptionNotFound:
+            return Response(204, [h.NO_STORE])
+        await self._subscriptions.delete(scope, subscription_id)
+        return Response(204, [h.NO_STORE])
+
+    async def link(self, request: Request) -> Response:
+        """POST of streams: link them explicitly, at their tails."""
+        scope, subscription_id = named(request)
+        paths = decode_links(request)
+        await self.check_may_use(request, scope, subscription_id)
+        check_covers(request.principal, request.target.key, None, paths)
+        await self._subscriptions.link(scope, subscription_id, paths)
+        return Response(204, [h.NO_STORE])
+
+    async def unlink(self, request: Request) -> Response:
+        """DELETE of an explicit link: 204, also if there is none."""
+        scope, subscription_id = named(request)
+        path = checked_path(request.target.key, request.target.names[1])
+        await self.check_may_use(request, scope, subscription_id)
+        await self._subscriptions.unlink(scope, subscription_id, path)
+        return Response(204, [h.NO_STORE])
+
+    def unknown(self, _request: Request) -> Response:
+        raise SubscriptionNotFound
+
+    async def check_may_use(self, request: Request, scope: bytes, subscription_id: str) -> None:
+        """
+        Require the owner, or a principal whose grants cover the whole subscription.
+
+        Raises:
+            SubscriptionNotFound: There is none.
+            Forbidden, Unauthenticated: The principal may not use it.
+        """
+        state = self._subscriptions.find(scope, subscription_id)
+        principal = request.principal
+        if principal is None or self._owners.owns(principal, state.owner):
+            return
+        view = await self._subscriptions.view(scope, subscription_id)
+        linked = tuple(stream.path for stream in view.streams if stream.is_explicit)
+        pattern = "**" if view.is_cut else state.config.pattern
+        check_covers(principal, request.target.key, pattern, linked)
+
+    def _may_see(self, principal: Principal | None, scope: bytes, state: SubscriptionState) -> bool:
+        """Whether a listing shows a subscription."""
+        return (
+            principal is None
+            or self._owners.owns(principal, state.owner)
+            or covers(principal, scope + b"\0", state.config.pattern or "**")
+        )
+
+    async def _view(
+        self, subscription_id: str, state: SubscriptionState, scope: bytes
+    ) -> dict[str, object]:
+        kid = (await self._secrets.signer()).kid
+        origin = self._owners.origin(state.owner)
+        view = subscription_view(subscription_id, state, origin, scope, kid)
+        if self._owners.guarded and self._owners.principal(state.owner) is None:
+            view |= {"status": "failed", "last_error": NO_OWNER}
+        return view
+
+
+def scope_of(request: Request) -> bytes:
+    """The id of the bucket; empty on the base surface."""
+    return request.target.key[:-1]
+
+
+def named(request: Request) -> tuple[bytes, str]:
+    """The scope and the id of the subscription that the path names."""
+    return scope_of(request), check_id(request.target.names[0])

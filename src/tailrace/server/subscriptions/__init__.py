@@ -1,0 +1,1 @@
+"""Subscriptions beside their handlers: webhooks, their signatures, lease tokens, and owners."""
