@@ -32,6 +32,8 @@ class Sizes:
     json_warm_up_batches: int
     catchup_bytes: int
     catchup_passes: int
+    slow_readers: int
+    slow_seconds: int
     sse_subscribers: int
     sse_seconds: int
     create_repeats: int
@@ -71,6 +73,8 @@ FULL = Sizes(
     json_warm_up_batches=10,
     catchup_bytes=60_000_000,
     catchup_passes=3,
+    slow_readers=200,
+    slow_seconds=10,
     sse_subscribers=1_000,
     sse_seconds=10,
     create_repeats=5,
@@ -110,6 +114,8 @@ QUICK = Sizes(
     json_warm_up_batches=5,
     catchup_bytes=60_000_000,
     catchup_passes=2,
+    slow_readers=200,
+    slow_seconds=5,
     sse_subscribers=1_000,
     sse_seconds=5,
     create_repeats=3,
@@ -149,6 +155,8 @@ SMOKE = Sizes(
     json_warm_up_batches=1,
     catchup_bytes=1_000_000,
     catchup_passes=1,
+    slow_readers=10,
+    slow_seconds=1,
     sse_subscribers=100,
     sse_seconds=2,
     create_repeats=1,
