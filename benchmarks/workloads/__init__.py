@@ -23,6 +23,7 @@ from benchmarks.workloads import (
     spark_read,
     spark_write,
     sse_fanout,
+    subscriptions,
 )
 
 WORKLOADS: tuple[Workload, ...] = (
@@ -38,6 +39,7 @@ WORKLOADS: tuple[Workload, ...] = (
     listing.WORKLOAD,
     hostile.WORKLOAD,
     many_streams.WORKLOAD,
+    subscriptions.WORKLOAD,
     client_producer.WORKLOAD,
     client_tail.WORKLOAD,
     spark_read.WORKLOAD,

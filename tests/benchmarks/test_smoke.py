@@ -19,6 +19,7 @@ SLOW = (
     "listing",
     "hostile",
     "many_streams",
+    "subscriptions",
     "client_producer",
     "client_tail",
     "spark_planning",

@@ -205,7 +205,7 @@ class TestLinks:
         view = subscriber.create("s", pull())
         assert (len(view.streams), view.is_cut) == (6, False)
         subscriber.append("e/5")
-        monkeypatch.setattr(subscription_streams, "STREAMS_LISTED_MAX", 3)
+        monkeypatch.setattr(subscription_streams, "LISTED_MAX", 3)
         view = subscriber.view("s")
         assert ([item.path for item in view.streams], view.is_cut) == (["e/5", "e/0", "e/1"], True)
         monkeypatch.setattr(subscription_streams, "NAMES_SCANNED_MAX", 1)
