@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from tailrace.engine.listing import NAMES_STEP, Turn
-from tailrace.engine.subscription_entry import SubscriptionEntry
+from tailrace.engine.subscription_entry import SubscriptionEntry, lives
 from tailrace.engine.subscription_records import SubscriptionRecords
 from tailrace.protocol.offset import START
 from tailrace.protocol.subscription import LinkedStream
@@ -104,7 +104,7 @@ class SubscriptionStreams:
             return None
         is_explicit = path in entry.explicit
         stream = self._engine.peek(key)
-        if stream is None:
+        if stream is None or not lives(stream):
             # An explicit link may be to a stream that does not exist yet.
             return LinkedStream(path.decode(), True, START, START, 0) if is_explicit else None
         acked = entry.cursor(path, stream)
