@@ -8,7 +8,12 @@ from typing import Any, Final
 
 from tailrace.protocol.errors import BucketNotEmpty, BucketNotFound, Refusal, SnapshotNotFound
 
-MODULES: Final = ("tailrace.protocol.errors", "tailrace.engine.errors", "tailrace.server.errors")
+MODULES: Final = (
+    "tailrace.protocol.errors",
+    "tailrace.protocol.subscription_errors",
+    "tailrace.engine.errors",
+    "tailrace.server.errors",
+)
 
 
 def _refusals() -> list[type[Refusal]]:
