@@ -63,6 +63,9 @@ class Sizes:
     hostile_idle: int
     hostile_slow: int
     hostile_stalled: int
+    subscriptions: int
+    linked_streams: int
+    subscription_appends: int
 
 
 FULL = Sizes(
@@ -104,6 +107,9 @@ FULL = Sizes(
     hostile_idle=10_000,
     hostile_slow=500,
     hostile_stalled=100,
+    subscriptions=10_000,
+    linked_streams=100_000,
+    subscription_appends=40_000,
 )
 
 QUICK = Sizes(
@@ -145,6 +151,9 @@ QUICK = Sizes(
     hostile_idle=10_000,
     hostile_slow=500,
     hostile_stalled=100,
+    subscriptions=10_000,
+    linked_streams=100_000,
+    subscription_appends=20_000,
 )
 
 SMOKE = Sizes(
@@ -186,6 +195,9 @@ SMOKE = Sizes(
     hostile_idle=300,
     hostile_slow=30,
     hostile_stalled=10,
+    subscriptions=50,
+    linked_streams=200,
+    subscription_appends=500,
 )
 
 

@@ -25,6 +25,7 @@ from benchmarks.workloads import (
     spark_read,
     spark_write,
     sse_fanout,
+    subscriptions,
 )
 
 WORKLOADS: tuple[Workload, ...] = (
@@ -42,6 +43,7 @@ WORKLOADS: tuple[Workload, ...] = (
     listing.WORKLOAD,
     hostile.WORKLOAD,
     many_streams.WORKLOAD,
+    subscriptions.WORKLOAD,
     client_producer.WORKLOAD,
     client_tail.WORKLOAD,
     spark_read.WORKLOAD,

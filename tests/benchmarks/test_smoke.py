@@ -21,6 +21,7 @@ SLOW = (
     "listing",
     "hostile",
     "many_streams",
+    "subscriptions",
     "client_producer",
     "client_tail",
     "spark_planning",

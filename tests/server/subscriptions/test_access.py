@@ -187,7 +187,8 @@ def test_a_lease_token_needs_no_other_credentials(guarded: Guarded) -> None:
     owner = guarded.client("*:/v1/stream")
     guarded.reload()
     with Receiver(ACCEPTED) as receiver:
-        assert put(owner, "sub", type="webhook", pattern="team/*", webhook={"url": receiver.url})
+        config = {"type": "webhook", "pattern": "team/*", "webhook": {"url": receiver.url}}
+        assert put(owner, "sub", **config).status == 201
         owner.put("team/a", b'{"n":1}')
         content = receiver.next().content
         target = owner.target("sub", "/callback")
@@ -208,7 +209,8 @@ def test_a_revoked_owner_gets_nothing(guarded: Guarded) -> None:
     owner = guarded.client("subscribe,read:/v1/stream/team")
     guarded.reload()
     with Receiver(DONE) as receiver:
-        assert put(owner, "sub", type="webhook", pattern="team/*", webhook={"url": receiver.url})
+        config = {"type": "webhook", "pattern": "team/*", "webhook": {"url": receiver.url}}
+        assert put(owner, "sub", **config).status == 201
         admin.put("team/a")
         tail = admin.append("team/a")
         assert receiver.next().tail("team/a") == tail
@@ -220,7 +222,6 @@ def test_a_revoked_owner_gets_nothing(guarded: Guarded) -> None:
         assert (shown["status"], shown["streams"]) == ("failed", [])
         assert "no rights" in shown["last_error"]
         # Another principal with the rights takes it over by the same configuration.
-        config = {"type": "webhook", "pattern": "team/*", "webhook": {"url": receiver.url}}
         assert put(admin, "sub", **config).status == 200
         assert admin.show()["status"] == "active"
         tail = admin.append("team/a")

@@ -52,11 +52,14 @@ class WebhookSender:
         secrets: SubscriptionSecrets,
         owners: Owners,
         networks: Networks,
+        results: dict[str, int],
     ) -> None:
+        """`results` counts attempts, for the metrics."""
         self._subscriptions = subscriptions
         self._secrets = secrets
         self._owners = owners
         self._networks = networks
+        self._results = results
         self._client: asyncio.Task[WebhookClient] | None = None
         # The wakes that wait, by subscription; and the order in which each host gets its own.
         self._due: dict[_Key, WakeDelivery] = {}
@@ -136,6 +139,7 @@ class WebhookSender:
             log.error("a webhook could not be sent", subscription=delivery.id, exc_info=error)
             subscriptions.failed(delivery, "internal error: see the log of the server")
             return
+        self._results["failed" if result.error else "accepted"] += 1
         if result.error:
             subscriptions.failed(delivery, result.error)
         else:
