@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from tailrace.client.errors import AnswerInvalid, Conflict, NotFound, Unreachable
+from tailrace.client.errors import AnswerInvalid, Conflict, NotFound, OffsetGone, Unreachable
 from tailrace.client.flow import (
     Body,
     Flow,
@@ -62,6 +62,7 @@ class SubscriptionFlows(_SubscriptionResource):
         url = f"{root}/__ds/subscriptions/{quote(subscription_id, safe='')}"
         super().__init__(url, options)
         self.root = root
+        self._wake_stream_url = ""
 
     def create(
         self,
@@ -193,12 +194,8 @@ class SubscriptionFlows(_SubscriptionResource):
         A claim is tried again at every event of the wake stream, and whenever a long-poll of it
         ends: an event may have been before, and a lease may have expired without one.
         """
-        offset = ""
-        url = ""
+        offset: str | None = None
         while True:
-            if wait and not url:
-                url = yield from self._wake_stream_url()
-                offset = (yield from self._tail(url)) or ""
             try:
                 return (yield from self.claim(worker))
             except Conflict as error:
@@ -206,26 +203,30 @@ class SubscriptionFlows(_SubscriptionResource):
                     raise
             if not wait:
                 return None
-            offset = yield from self._wait(url, offset)
+            if not self._wake_stream_url:
+                info = yield from self.get()
+                self._wake_stream_url = f"{self.root}/{quote(info.wake_stream or '')}"
+            url = self._wake_stream_url
+            # Claim once more after the tail is known: an event may have been before it.
+            if offset is None:
+                offset = yield from self._tail(url)
+            else:
+                offset = yield from self._wait(url, offset)
 
-    def _wake_stream_url(self) -> Flow[str]:
-        info = yield from self.get()
-        return f"{self.root}/{quote(info.wake_stream or '')}"
-
-    def _tail(self, url: str) -> Flow[str | None]:
-        """The tail of the wake stream; None if there is no such stream."""
+    def _tail(self, url: str) -> Flow[str]:
+        """The tail of the wake stream; empty if there is no such stream."""
         try:
             response = yield from expect(Resource(url, self.options)._request("HEAD"), 200)
-        except NotFound:
-            return None
+        except (NotFound, OffsetGone):
+            return ""
         yield Body()
-        return response.headers.get("stream-next-offset")
+        return response.headers.get("stream-next-offset", "")
 
     def _wait(self, url: str, offset: str) -> Flow[str]:
         """Wait for an event after an offset; returns the offset after it."""
         if not offset:
             yield Wait(_NO_WAKE_STREAM_S)
-            return (yield from self._tail(url)) or ""
+            return (yield from self._tail(url))
         make = Resource(url, self.options)._request("GET", params=_live(offset))
 
         def patient() -> Flow[HttpRequest]:

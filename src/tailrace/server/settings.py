@@ -56,6 +56,12 @@ _Directory: TypeAlias = Annotated[Path, Meta(extra={"metavar": "DIR"})]
 _Engine: TypeAlias = Literal["rocksdb", "memory"]
 _Ttl: TypeAlias = Literal["creation", "sliding"]
 _Networks: TypeAlias = Literal["public", "loopback", "private"]
+_Url: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r"^(https?://[^\s?#]+)?$", description="a URL such as https://streams.example.org"
+    ),
+]
 _LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 _LogFormat: TypeAlias = Literal["auto", "console", "json"]
 
@@ -102,7 +108,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str, "Addresses or networks, separated by commas, whose X-Forwarded-For is trusted."
     ] = ""
     public_url: Annotated[
-        str, "URL of this server in webhooks, if clients reach it by another than they send in "
+        _Url, "URL of this server in webhooks, if clients reach it by another than they send in "
         "Host."] = ""
     webhook_networks: Annotated[
         _Networks, "Where webhooks may go: global addresses only; also localhost and 127.0.0.x; "

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from tailrace.client.webhooks import verify
+from tailrace.server.subscriptions import webhook_client, webhook_sender
 from tests.server.subscriptions.receiver import ACCEPTED, DONE, Received, Receiver, response
 from tests.server.subscriptions.surface import Surface, check_error
 from tests.support.http import Response
+from tests.support.in_process import InProcessServer
 from tests.support.server import ServerProcess
 from tests.support.streams import Api
 from tests.support.together import wait_until
@@ -148,6 +150,25 @@ def test_receivers_that_hang_hold_up_nobody(surface: Surface, receiver: Receiver
         for index in range(20):
             target = surface.target(f"hanging{index}")
             assert surface.request("DELETE", target).status == 204
+
+
+def test_hosts_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with many subscriptions, each of which hangs, takes all attempts there are."""
+    monkeypatch.setattr(webhook_sender, "ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(webhook_client, "ATTEMPT_S", 0.3)
+    server = InProcessServer()
+    try:
+        with Receiver(lambda _: None) as hanging, Receiver() as good, server.connect() as api:
+            for index in range(10):
+                url = good.url if index == 9 else hanging.url
+                config = {"type": "webhook", "pattern": "t/*", "webhook": {"url": url}}
+                target = f"/v1/stream/__ds/subscriptions/s{index}"
+                assert api.request("PUT", target, {}, json.dumps(config).encode()).status == 201
+            assert api.request("PUT", "/v1/stream/t/a", {}, b"x").status == 201
+            good.next()
+            assert hanging.count < 6
+    finally:
+        server.stop()
 
 
 def test_huge_and_garbage_responses_leave_the_lease_to_the_worker(surface: Surface) -> None:

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from tailrace.engine.subscriptions import Subscriptions
+from tailrace.engine.subscriptions import Subscriptions, SubscriptionView
 from tailrace.protocol.subscription import SubscriptionState
 from tailrace.protocol.subscription_errors import SubscriptionNotFound
 from tailrace.server import headers as h
@@ -72,8 +72,7 @@ class SubscriptionHandlers:
         origin = self._public_url or request.origin.decode("latin-1")
         owner = self._owners.encode(principal, origin, previous)
         view = await self._subscriptions.create(scope, subscription_id, config, owner)
-        content = await self._describe(request, subscription_id)
-        body = msgspec.json.encode(content)
+        body = msgspec.json.encode(await self._describe(request, view))
         headers = [_JSON, h.NO_STORE]
         if view.created:
             headers.append((h.LOCATION, request.url))
@@ -82,14 +81,13 @@ class SubscriptionHandlers:
     async def describe(self, request: Request) -> Response:
         """GET: the subscription with its streams and cursors."""
         scope, subscription_id = named(request)
-        await self.check_may_use(request, scope, subscription_id)
-        return await json_response(request, await self._describe(request, subscription_id))
-
-    async def _describe(self, request: Request, subscription_id: str) -> dict[str, object]:
-        scope = scope_of(request)
-        principal = request.principal
+        self.check_may_use(request, scope, subscription_id)
         view = await self._subscriptions.view(scope, subscription_id)
-        content = await self._view(subscription_id, view.state, scope)
+        return await json_response(request, await self._describe(request, view))
+
+    async def _describe(self, request: Request, view: SubscriptionView) -> dict[str, object]:
+        principal = request.principal
+        content = await self._view(view.id, view.state, scope_of(request))
         prefix = request.target.key
         content["streams"] = stream_views(
             view.streams,
@@ -145,7 +143,7 @@ class SubscriptionHandlers:
         """DELETE: 204, also if there is none."""
         scope, subscription_id = named(request)
         try:
-            await self.check_may_use(request, scope, subscription_id)
+            self.check_may_use(request, scope, subscription_id)
         except SubscriptionNotFound:
             return Response(204, [h.NO_STORE])
         await self._subscriptions.delete(scope, subscription_id)
@@ -155,7 +153,7 @@ class SubscriptionHandlers:
         """POST of streams: link them explicitly, at their tails."""
         scope, subscription_id = named(request)
         paths = decode_links(request)
-        await self.check_may_use(request, scope, subscription_id)
+        self.check_may_use(request, scope, subscription_id)
         check_covers(request.principal, request.target.key, None, paths)
         await self._subscriptions.link(scope, subscription_id, paths)
         return Response(204, [h.NO_STORE])
@@ -164,14 +162,14 @@ class SubscriptionHandlers:
         """DELETE of an explicit link: 204, also if there is none."""
         scope, subscription_id = named(request)
         path = checked_path(request.target.key, request.target.names[1])
-        await self.check_may_use(request, scope, subscription_id)
+        self.check_may_use(request, scope, subscription_id)
         await self._subscriptions.unlink(scope, subscription_id, path)
         return Response(204, [h.NO_STORE])
 
     def unknown(self, _request: Request) -> Response:
         raise SubscriptionNotFound
 
-    async def check_may_use(self, request: Request, scope: bytes, subscription_id: str) -> None:
+    def check_may_use(self, request: Request, scope: bytes, subscription_id: str) -> None:
         """
         Require the owner, or a principal whose grants cover the whole subscription.
 
@@ -183,10 +181,8 @@ class SubscriptionHandlers:
         principal = request.principal
         if principal is None or self._owners.owns(principal, state.owner):
             return
-        view = await self._subscriptions.view(scope, subscription_id)
-        linked = tuple(stream.path for stream in view.streams if stream.is_explicit)
-        pattern = "**" if view.is_cut else state.config.pattern
-        check_covers(principal, request.target.key, pattern, linked)
+        linked = self._subscriptions.linked_paths(scope, subscription_id)
+        check_covers(principal, request.target.key, state.config.pattern, linked)
 
     def _may_see(self, principal: Principal | None, scope: bytes, state: SubscriptionState) -> bool:
         """Whether a listing shows a subscription."""
