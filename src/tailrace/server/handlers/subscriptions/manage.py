@@ -1,5 +1,7 @@
 """Subscriptions: create, show, list and delete them, and link streams explicitly."""
 
+import asyncio
+from collections.abc import AsyncGenerator
 from typing import Final
 
 import msgspec
@@ -35,6 +37,7 @@ __all__ = ["SUBSCRIPTIONS_QUERY", "SubscriptionHandlers", "named"]
 SUBSCRIPTIONS_QUERY: Final = ("after", "limit")
 """The parameters of listings of subscriptions."""
 
+_STEP: Final = 1_000
 _JSON: Final = (h.CONTENT_TYPE, b"application/json")
 
 
@@ -99,20 +102,19 @@ class SubscriptionHandlers:
 
     async def list(self, request: Request) -> Response:
         """The subscriptions of a surface that the principal's grants cover, ordered by id."""
-        scope = scope_of(request)
         query = parse_query(request.query, SUBSCRIPTIONS_QUERY)
-        after, limit = query.get("after", ""), parse_limit(query.get("limit"))
+        limit = parse_limit(query.get("limit"))
+        scope = scope_of(request)
         shown: list[dict[str, object]] = []
-        has_more = True
-        while has_more and len(shown) < limit:
-            found, has_more = self._subscriptions.page(scope, after, limit - len(shown))
-            for subscription_id, state in found:
-                after = subscription_id
-                if self._may_see(request.principal, scope, state):
-                    shown.append(await self._view(subscription_id, state, scope))
+        has_more = False
+        async for view in self._visible(request.principal, scope, query.get("after", "")):
+            if len(shown) == limit:
+                has_more = True
+                break
+            shown.append(view)
         content: dict[str, object] = {
             "subscriptions": shown,
-            "next_cursor": after if has_more else None,
+            "next_cursor": shown[-1]["id"] if shown else None,
             "has_more": has_more,
         }
         return await json_response(request, content)
@@ -121,23 +123,26 @@ class SubscriptionHandlers:
         """`/-/subscriptions`: those of all surfaces, for people and the UI."""
         limit = parse_limit(parse_query(request.query, ("limit",)).get("limit"))
         shown: list[dict[str, object]] = []
-        has_more = False
-        for scope in sorted(
-            {entry.scope for entry in self._subscriptions.records.entries.values()}
-        ):
-            after, more = "", True
-            while more and not has_more:
-                found, more = self._subscriptions.page(scope, after, limit)
-                for subscription_id, state in found:
-                    after = subscription_id
-                    if not self._may_see(request.principal, scope, state):
-                        continue
-                    if len(shown) == limit:
-                        has_more = True
-                        break
-                    view = await self._view(subscription_id, state, scope)
-                    shown.append({"bucket_id": scope.decode() or None, **view})
-        return await json_response(request, {"subscriptions": shown, "has_more": has_more})
+        for scope in self._subscriptions.scopes():
+            async for view in self._visible(request.principal, scope, ""):
+                shown.append({"bucket_id": scope.decode() or None, **view})
+                if len(shown) > limit:
+                    content = {"subscriptions": shown[:limit], "has_more": True}
+                    return await json_response(request, content)
+        return await json_response(request, {"subscriptions": shown, "has_more": False})
+
+    async def _visible(
+        self, principal: Principal | None, scope: bytes, after: str
+    ) -> AsyncGenerator[dict[str, object], None]:
+        """The subscriptions of a surface after an id that a listing shows, in bounded steps."""
+        has_more = True
+        while has_more:
+            found, has_more = self._subscriptions.page(scope, after, _STEP)
+            for subscription_id, state in found:
+                after = subscription_id
+                if self._may_see(principal, scope, state):
+                    yield await self._view(subscription_id, state, scope)
+            await asyncio.sleep(0)
 
     async def delete(self, request: Request) -> Response:
         """DELETE: 204, also if there is none."""
