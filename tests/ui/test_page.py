@@ -254,7 +254,7 @@ class TestNavigation:
         source = ui.api.create("application/json", b"[1,2,3]", path="/v1/stream/forked/source")
         headers = {"Stream-Forked-From": source}
         assert ui.api.request("PUT", "/v1/stream/forked/fork", headers).status == 201
-        page = ui.open("/v1/stream/forked/fork")
+        page = ui.open("#/p/forked%2Ffork")
         expect(page.locator(".facts")).to_contain_text("forked/source before #3")
         expect(ui.messages()).to_have_count(3)
 
