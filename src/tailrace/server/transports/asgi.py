@@ -200,6 +200,9 @@ def _request(scope: Scope) -> Request:
     path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     path = path.partition(b"?")[0]
     version = scope.get("http_version", "1.1")
+    if version == "1":
+        # As granian spells it.
+        version = "1.0"
     if version not in _VERSIONS:
         raise MalformedRequest(f"HTTP/{version} is not supported, use 1.1")
     names = frozenset(repeated) or None
@@ -243,7 +246,7 @@ def _start(
         headers.append((b"content-length", b"%d" % response.length))
     elif length and response.status not in (204, 304):
         headers.append((b"content-length", b"%d" % len(response.body)))
-    if close and scope.get("http_version", "1.1").startswith("1."):
+    if close and scope.get("http_version", "1.1").startswith("1"):
         # Later versions have no such header.
         headers.append(_CLOSE)
     return {"type": "http.response.start", "status": response.status, "headers": headers}
