@@ -44,6 +44,8 @@ class Sizes:
     growth_seconds: int
     bootstrap_clients: int
     bootstraps: int
+    forked_bytes: int
+    forks: int
     listed_streams: int
     snapshot_bytes: int
     snapshot_seconds: int
@@ -61,6 +63,9 @@ class Sizes:
     hostile_idle: int
     hostile_slow: int
     hostile_stalled: int
+    subscriptions: int
+    linked_streams: int
+    subscription_appends: int
 
 
 FULL = Sizes(
@@ -83,6 +88,8 @@ FULL = Sizes(
     growth_seconds=8,
     bootstrap_clients=100,
     bootstraps=2_000,
+    forked_bytes=1_000_000_000,
+    forks=300,
     listed_streams=1_000_000,
     snapshot_bytes=1 << 30,
     snapshot_seconds=8,
@@ -100,6 +107,9 @@ FULL = Sizes(
     hostile_idle=10_000,
     hostile_slow=500,
     hostile_stalled=100,
+    subscriptions=10_000,
+    linked_streams=100_000,
+    subscription_appends=40_000,
 )
 
 QUICK = Sizes(
@@ -122,6 +132,8 @@ QUICK = Sizes(
     growth_seconds=4,
     bootstrap_clients=100,
     bootstraps=1_000,
+    forked_bytes=1_000_000_000,
+    forks=100,
     listed_streams=100_000,
     snapshot_bytes=1 << 30,
     snapshot_seconds=8,
@@ -139,6 +151,9 @@ QUICK = Sizes(
     hostile_idle=10_000,
     hostile_slow=500,
     hostile_stalled=100,
+    subscriptions=10_000,
+    linked_streams=100_000,
+    subscription_appends=20_000,
 )
 
 SMOKE = Sizes(
@@ -161,6 +176,8 @@ SMOKE = Sizes(
     growth_seconds=1,
     bootstrap_clients=20,
     bootstraps=100,
+    forked_bytes=3_145_728,
+    forks=5,
     listed_streams=3_000,
     snapshot_bytes=8 << 20,
     snapshot_seconds=1,
@@ -178,6 +195,9 @@ SMOKE = Sizes(
     hostile_idle=300,
     hostile_slow=30,
     hostile_stalled=10,
+    subscriptions=50,
+    linked_streams=200,
+    subscription_appends=500,
 )
 
 

@@ -77,6 +77,12 @@ def _page(sources: Sources) -> Iterator[str]:
     yield from _class(sources, "ProducerClaim")
     yield "## Buckets\n"
     yield from _class(sources, "Bucket", "AsyncBucket")
+    yield "## Subscriptions\n"
+    yield from _class(sources, "Subscriptions", "AsyncSubscriptions")
+    yield from _class(sources, "Subscription", "AsyncSubscription")
+    yield from _class(sources, "Wake", "AsyncWake")
+    for name in _exported("subscription_values"):
+        yield from _class(sources, name)
     yield "## Values\n"
     for name in _exported("values"):
         if name != "ProducerClaim":

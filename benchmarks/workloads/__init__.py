@@ -11,6 +11,7 @@ from benchmarks.workloads import (
     client_tail,
     collapse,
     creates,
+    forks,
     growth,
     hostile,
     json_batches,
@@ -24,6 +25,7 @@ from benchmarks.workloads import (
     spark_read,
     spark_write,
     sse_fanout,
+    subscriptions,
 )
 
 WORKLOADS: tuple[Workload, ...] = (
@@ -36,10 +38,12 @@ WORKLOADS: tuple[Workload, ...] = (
     creates.WORKLOAD,
     growth.WORKLOAD,
     bootstrap.WORKLOAD,
+    forks.WORKLOAD,
     large_snapshot.WORKLOAD,
     listing.WORKLOAD,
     hostile.WORKLOAD,
     many_streams.WORKLOAD,
+    subscriptions.WORKLOAD,
     client_producer.WORKLOAD,
     client_tail.WORKLOAD,
     spark_read.WORKLOAD,

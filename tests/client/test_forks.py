@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.client import Conflict, NotFound, Refused, StreamGone
+from tailrace.client import Conflict, NotFound, Refused, StreamSoftDeleted
 from tailrace.client.requests import sibling_url
 
 TEXT = "text/plain"
@@ -58,7 +58,7 @@ def test_a_deleted_source_is_gone(client: Any, stream: Any) -> None:
     stream.fork(f"{name}/fork")
     stream.delete()
     for use in (stream.head, stream.delete, lambda: stream.append(b"x", TEXT), stream.read_all):
-        with pytest.raises(StreamGone):
+        with pytest.raises(StreamSoftDeleted):
             use()
     with pytest.raises(Conflict):
         stream.create(TEXT)

@@ -10,10 +10,11 @@ from tailrace.engine.engine import Outcome
 from tailrace.engine.forks import HELD_COUNT_MAX, STEPS_MAX
 from tailrace.engine.memory import MemoryStore
 from tailrace.engine.search import find_byte, find_message, find_time
-from tailrace.protocol.errors import StreamGone, StreamNotFound
+from tailrace.protocol.errors import StreamNotFound, StreamSoftDeleted
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import (
     Append,
+    Command,
     Create,
     Delete,
     ForkRequest,
@@ -22,6 +23,7 @@ from tailrace.protocol.state import (
     StreamState,
 )
 from tests.contract.harness import World, result
+from tests.contract.subscribing import Subscriber, pull
 
 JSON = "application/json"
 DEPTH = 1000
@@ -50,7 +52,7 @@ def gone(world: World, key: bytes) -> bool:
         world.find(key)
     except StreamNotFound:
         return True
-    except StreamGone:
+    except StreamSoftDeleted:
         return False
     raise AssertionError(f"{key!r} exists")
 
@@ -136,7 +138,7 @@ def test_fork_and_delete_in_one_turn(world: World, first: str) -> None:
     async def work() -> None:
         engine = world.engine
         command = Create(id=engine.new_id(), content_type=None, fork=ForkRequest(b"a"))
-        order = [(b"b", command), (b"a", Delete())]
+        order: list[tuple[bytes, Command]] = [(b"b", command), (b"a", Delete())]
         for key, item in order if first == "fork" else reversed(order):
             engine.submit(key, item, replies.append)
 
@@ -347,3 +349,46 @@ def test_a_pinned_fork_keeps_what_it_inherits(world: World) -> None:
     for _ in range(3):
         world.sweep()
     assert [len(list(world.store.scan(number, 0, 9))) for number in segments] == [0, 0]
+
+
+class TestSubscriptions:
+    """A fork is a stream like any other; a soft-deleted stream is none."""
+
+    def test_a_fork_that_matches_is_linked_from_its_beginning(self, world: World) -> None:
+        subscriber = Subscriber(world)
+        subscriber.append("a", b"1")
+        subscriber.create("s", pull())
+        fork(world, subscriber.key("e/1"), subscriber.key("a"))
+        subscriber.settle()
+        (stream,) = subscriber.claim("s").streams
+        assert (stream.path, stream.acked_offset) == ("e/1", "-1")
+        assert stream.tail_offset == Offset(1, 1).token()
+        assert stream.has_pending
+
+    def test_a_fork_that_inherits_nothing_is_no_work(self, world: World) -> None:
+        subscriber = Subscriber(world)
+        subscriber.append("a", b"1")
+        subscriber.create("s", pull())
+        fork(world, subscriber.key("e/1"), subscriber.key("a"), START)
+        assert subscriber.state("s").pending == 0
+        subscriber.append("e/1", b"2")
+        assert subscriber.state("s").pending == 1
+
+    def test_soft_deletion_drops_links(self, world: World) -> None:
+        subscriber = Subscriber(world)
+        subscriber.append("e/1", b"1")
+        subscriber.create("s", pull(streams=("e/1",)))
+        subscriber.append("e/1", b"2")
+        assert subscriber.state("s").pending == 1
+        fork(world, subscriber.key("f"), subscriber.key("e/1"))
+        world.delete(subscriber.key("e/1"))
+        assert subscriber.cursors("s") == {}
+        assert subscriber.state("s").pending == 0
+        subscriber.create("later", pull())
+        assert subscriber.cursors("later") == {}
+        # When it is removed, there is nothing left to drop.
+        world.delete(subscriber.key("f"))
+        world.sweep()
+        assert gone(world, subscriber.key("e/1"))
+        world.reopen()
+        assert subscriber.cursors("s") == subscriber.cursors("later") == {}

@@ -20,7 +20,7 @@ from tailrace.engine.engine import Outcome
 from tailrace.engine.memory import MemoryStore
 from tailrace.engine.read import read_records
 from tailrace.engine.rocks import RocksStore
-from tailrace.protocol.errors import StreamGone, StreamNotFound
+from tailrace.protocol.errors import StreamNotFound, StreamSoftDeleted
 from tailrace.protocol.state import Append, Create, Delete, ForkRequest, Publish, SnapshotInfo
 from tests.contract.fork_model import ForkModel, ModelStream
 from tests.contract.harness import World, result
@@ -122,6 +122,40 @@ class ForksAgainstModel(RuleBasedStateMachine):
             # The same request again is no conflict, and no second reference.
             assert self.do(key, command) == "existed"
 
+    @rule(steps=st.lists(st.tuples(keys, st.sampled_from("fafadc"), keys), min_size=2, max_size=8))
+    def one_turn(self, steps: list[tuple[bytes, str, bytes]]) -> None:
+        """Commands that arrive together: each is decided upon states that are not stored yet."""
+        expected: list[str] = []
+        replies: dict[int, Outcome] = {}
+        engine = self.world.engine
+
+        async def submit() -> None:
+            for at, (key, kind, source) in enumerate(steps):
+                command, word = self._step(key, kind, source)
+                expected.append(word)
+                engine.submit(key, command, lambda told, at=at: replies.update({at: told}))  # type: ignore[misc]
+
+        self.world.run(submit())
+        self.world.until(lambda: len(replies) == len(steps))
+        assert [result(replies[at]) for at in range(len(steps))] == expected
+
+    def _step(self, key: bytes, kind: str, source: bytes) -> tuple[Create | Append | Delete, str]:
+        """A command, and what its client must learn."""
+        number, now = self.world.engine.new_id(), self.world.now
+        if kind == "d":
+            return Delete(), self.model.delete(key)
+        if kind == "c":
+            word = self.model.create(key, json=True, ttl_s=None, now=now)
+            return Create(id=number, content_type=JSON), word
+        if kind == "a":
+            stream = self.model.streams.get(key)
+            if stream is not None and not stream.json:
+                return Append(b"t", TEXT), self.model.append(key, [b"t"])
+            return Append(b"[7,8]", JSON), self.model.append(key, [b"7,", b"8,"])
+        # At the tail: nothing that is not stored yet has to be read.
+        word = self.model.fork(key, source, None, 0, now)
+        return Create(id=number, content_type=None, fork=ForkRequest(source)), word
+
     @rule(key=keys)
     def delete(self, key: bytes) -> None:
         assert self.do(key, Delete()) == self.model.delete(key)
@@ -184,7 +218,7 @@ class ForksAgainstModel(RuleBasedStateMachine):
             assert state.forks == self.model.forks(stream)
             assert state.held == stream.held
             if stream.deleted:
-                with pytest.raises(StreamGone):
+                with pytest.raises(StreamSoftDeleted):
                     self.world.find(key)
                 assert self.world.engine.peek(key) is None
             else:
@@ -206,11 +240,11 @@ class ForksAgainstModel(RuleBasedStateMachine):
             piece, at = self.world.read(key, at, 1)
             assert piece == stream.messages[count]
         if state.earliest != state.tail:
-            piece = read_records(
+            rows = read_records(
                 self.world.store, state, state.earliest, state.tail, 1 << 20, 1 << 20
             )
-            assert b"".join(piece.parts) == retained
-            lengths = [length for record in piece.lengths for length in record]
+            assert b"".join(rows.parts) == retained
+            lengths = [length for record in rows.lengths for length in record]
             assert lengths == [len(message) for message in stream.messages[stream.earliest :]]
         if state.snapshot is not None:
             assert self.world.store.read_snapshot(state.snapshot, 0) == stream.snapshot

@@ -42,6 +42,18 @@ def test_a_stream_is_the_same_at_every_root(rooted: Api, root: str) -> None:
     check_problem(rooted.get(path), 404, "stream-not-found")
 
 
+@for_each("root", ["/v1/streams/", "/app/streams/", "/v1/stream/"])
+def test_the_source_of_a_fork_is_found_at_every_root(rooted: Api, root: str) -> None:
+    base = rooted.server.base_path
+    source = rooted.create(body=b"abc", path=f"{base}/v1/stream/forked{root.replace('/', '-')}")
+    name = source.removeprefix(f"{base}/v1/stream/")
+    fork = {"Stream-Forked-From": f"{base}{root}{name}"}
+    assert rooted.request("PUT", f"{base}/v1/stream/{name}/fork", fork).status == 201
+    # The same source, under another name of it.
+    fork = {"Stream-Forked-From": source}
+    assert rooted.request("PUT", f"{base}{root}{name}/fork", fork).status == 200
+
+
 def test_the_alias_needs_no_setting(api: Api) -> None:
     base = api.server.base_path
     assert api.request("PUT", f"{base}/v1/streams/aliased", TEXT, b"abc").status == 201

@@ -20,7 +20,7 @@ __all__ = [
     "SeqConflict",
     "ServerFailed",
     "StreamClosed",
-    "StreamGone",
+    "StreamSoftDeleted",
     "TailraceError",
     "TimedOut",
     "TooLarge",
@@ -110,7 +110,7 @@ class NotFound(Refused):
     exit_code = ExitCode.NOT_FOUND
 
 
-class StreamGone(NotFound):
+class StreamSoftDeleted(NotFound):
     """410: the stream was deleted or has expired, and is kept for its forks only."""
 
     hint = "read one of its forks: they still have what they inherited"
@@ -219,7 +219,7 @@ def refusal(status: int, url: str, headers: Mapping[str, str], body: bytes) -> R
         # A response to HEAD has no body.
         status == 410 and not body and "stream-earliest-offset" not in headers
     ):
-        kind = StreamGone
+        kind = StreamSoftDeleted
     elif kind is Conflict and (code == _SEQ_CODE or _SEQ_WORDS in detail.lower()):
         kind = SeqConflict
     return kind(status, url, code, detail, dict(headers))

@@ -32,7 +32,7 @@ from tailrace.engine.search import align, end_within
 from tailrace.engine.subscriptions import Subscriptions
 from tailrace.engine.sweep import Sweeper
 from tailrace.protocol.bucket import admit_stream, growth
-from tailrace.protocol.errors import BucketNotFound, Refusal, StreamGone, StreamNotFound
+from tailrace.protocol.errors import BucketNotFound, Refusal, StreamNotFound, StreamSoftDeleted
 from tailrace.protocol.machine import apply, decide
 from tailrace.protocol.names import NO_BUCKET, bucket_of
 from tailrace.protocol.offset import Offset
@@ -116,14 +116,14 @@ class Engine:
 
         Raises:
             StreamNotFound: It was never created, was deleted, or has expired.
-            StreamGone: It was deleted, or has expired, and is kept for its forks.
+            StreamSoftDeleted: It was deleted, or has expired, and is kept for its forks.
             BucketNotFound: Its bucket does not exist.
         """
         stream = self.stream(key)
         state = stream.durable
         if state is None or state.deleted or self.expired(stream, state, self.clock()):
             if state is not None and (state.deleted or state.forks):
-                raise StreamGone
+                raise StreamSoftDeleted
             # X§1.6: a missing bucket is 404 too, and says so.
             bucket = bucket_of(key)
             raise StreamNotFound if not bucket or self.buckets.exists(bucket) else BucketNotFound

@@ -46,6 +46,8 @@ class MemoryStore(Store):
         self.snapshots: dict[int, list[bytes]] = {}
         self.discarded: dict[tuple[int, int | None], Garbage] = {}
         self.kept: dict[bytes, bytes] = {}
+        # Its keys, in order.
+        self.kept_keys: list[bytes] = []
         self.stored_subscriptions: dict[bytes, SubscriptionState] = {}
         self.stored_links: dict[int, dict[bytes, Link]] = {}
         self.secrets: dict[bytes, bytes] = {}
@@ -96,8 +98,10 @@ class MemoryStore(Store):
         return [key for key in found if key.startswith(prefix)]
 
     def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
-        found = (item for item in self.kept.items() if first <= item[0] < end)
-        return nsmallest(count_max, found)
+        start, stop = bisect_left(self.kept_keys, first), bisect_left(self.kept_keys, end)
+        return [
+            (key, self.kept[key]) for key in self.kept_keys[start : min(stop, start + count_max)]
+        ]
 
     def subscriptions(self) -> Iterator[tuple[bytes, SubscriptionState]]:
         yield from sorted(self.stored_subscriptions.items())
@@ -195,10 +199,17 @@ class _MemoryTransaction(Transaction):
         self.changes.append(partial(self._store.discarded.__setitem__, at, garbage))
 
     def put_held(self, key: bytes, value: bytes | None) -> None:
+        self.changes.append(partial(self._keep, key, value))
+
+    def _keep(self, key: bytes, value: bytes | None) -> None:
+        kept, keys = self._store.kept, self._store.kept_keys
         if value is None:
-            self.changes.append(partial(self._store.kept.pop, key, None))
-        else:
-            self.changes.append(partial(self._store.kept.__setitem__, key, value))
+            if kept.pop(key, None) is not None:
+                del keys[bisect_left(keys, key)]
+            return
+        if key not in kept:
+            insort(keys, key)
+        kept[key] = value
 
     def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
         self.buckets[bucket] = state

@@ -41,9 +41,9 @@ __all__ = [
     "SnapshotNotFound",
     "StreamClosed",
     "StreamExists",
-    "StreamGone",
     "StreamHeld",
     "StreamNotFound",
+    "StreamSoftDeleted",
 ]
 
 
@@ -169,7 +169,7 @@ class StreamExists(Refusal):
     difference: str
 
 
-class StreamGone(Refusal):
+class StreamSoftDeleted(Refusal):
     """The stream was deleted, or has expired, and is kept for its forks (forks, today.md)."""
 
     status = 410

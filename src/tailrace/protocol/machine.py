@@ -47,9 +47,9 @@ from tailrace.protocol.errors import (
     SnapshotConflict,
     StreamClosed,
     StreamExists,
-    StreamGone,
     StreamHeld,
     StreamNotFound,
+    StreamSoftDeleted,
 )
 from tailrace.protocol.fork_rules import check_same_fork, inherit, life
 from tailrace.protocol.json_mode import split_messages
@@ -140,7 +140,7 @@ def decide(state: StreamState | None, command: Command, now: int) -> Verdict:
 def _decide_delete(state: StreamState, now: int) -> Verdict:
     """What forks inherit stays: the source of one is removed when its last fork is."""
     if state.deleted:
-        raise StreamGone
+        raise StreamSoftDeleted
     return Verdict(Effect.DELETED, SoftDeleteRecord(now) if state.forks else DeleteRecord(now))
 
 
@@ -202,7 +202,7 @@ def _decide_append(state: StreamState | None, command: Append, now: int) -> Verd
     if state is None:
         raise StreamNotFound
     if state.deleted:
-        raise StreamGone
+        raise StreamSoftDeleted
     claim = command.producer
     known: ProducerState | None = None
     retry = False
@@ -260,7 +260,7 @@ def _decide_publish(state: StreamState, command: Publish, now: int) -> Verdict:
         # During the upload the stream was deleted, and another one created under its name.
         raise StreamNotFound
     if state.deleted:
-        raise StreamGone
+        raise StreamSoftDeleted
     wanted, current = command.snapshot, state.snapshot
     token = wanted.offset.token()
     if wanted.offset > state.tail:

@@ -121,7 +121,7 @@ class Service:
             sse_s=settings.sse_s,
         )
         self.metrics = Metrics(engine, self.live, settings)
-        self.writes = WriteHandlers(engine)
+        self.writes = WriteHandlers(engine, settings.stream_root.encode())
         self.buckets = BucketHandlers(engine)
         self.snapshots = SnapshotHandlers(engine, settings.snapshot_bytes_max, shared=shared)
         self.bootstrap = BootstrapHandler(engine, shared=shared)
@@ -156,7 +156,11 @@ class Service:
             guard.access.on_change = partial(self._loop.call_soon_threadsafe, self._review_readers)
 
         self._webhooks = WebhookSender(
-            engine.subscriptions, secrets, self._owners, settings.webhook_networks
+            engine.subscriptions,
+            secrets,
+            self._owners,
+            settings.webhook_networks,
+            self.metrics.webhooks,
         )
 
     def handle(self, request: Request, reply: Reply) -> Waiting | None:

@@ -21,9 +21,11 @@ _NUMBER: Final = re.compile(rb"0|[1-9][0-9]{0,15}")
 _PATH_CHARS_MAX: Final = 200
 
 
-def parse_fork(request: Request) -> ForkRequest | None:
+def parse_fork(request: Request, root: bytes) -> ForkRequest | None:
     """
     Read the fork headers; None if the request creates an ordinary stream.
+
+    `root` is the configured root of the base surface.
 
     Raises:
         HeaderInvalid: A header is malformed, or the source is in another bucket or surface.
@@ -38,7 +40,7 @@ def parse_fork(request: Request) -> ForkRequest | None:
             if value is not None:
                 raise HeaderInvalid(name, f"goes together with {_FROM}")
         return None
-    key = _source_key(request, source)
+    key = _source_key(request, source, root)
     principal = request.principal
     if principal is not None and not principal.may(Operation.READ, key):
         path = source.decode("latin-1")[:_PATH_CHARS_MAX]
@@ -46,14 +48,14 @@ def parse_fork(request: Request) -> ForkRequest | None:
     return ForkRequest(key, offset, sub_offset or 0)
 
 
-def _source_key(request: Request, source: bytes) -> bytes:
+def _source_key(request: Request, source: bytes, root: bytes) -> bytes:
     path = source
     if request.prefix and path.startswith(request.prefix + b"/"):
         path = path[len(request.prefix) :]
     if not path.startswith(b"/") or b"?" in path:
         raise HeaderInvalid(_FROM, "must be the URL path of a stream, such as /v1/stream/orders")
     try:
-        target = resolve(path)
+        target = resolve(path, root)
     except Refusal as refusal:
         raise HeaderInvalid(_FROM, refusal.detail) from None
     if target.route is not STREAM:

@@ -21,6 +21,7 @@ from tailrace.server.handlers.fork_headers import parse_fork
 from tailrace.server.handlers.reads import stream_headers
 from tailrace.server.message import Reply, Request, Response
 from tailrace.server.problem import problem, reply_unless_refused
+from tailrace.server.routing.target import STREAM_PREFIX
 
 __all__ = ["WriteHandlers", "stored_type"]
 
@@ -35,8 +36,10 @@ _APPENDED: Final = 204
 class WriteHandlers:
     """PUT, POST and DELETE of streams."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, root: bytes = STREAM_PREFIX) -> None:
+        """`root` is the configured root of the base surface."""
         self._engine = engine
+        self._root = root
 
     def create(self, request: Request, reply: Reply) -> None:
         """§5.1; a fork inherits the content type, if it is omitted."""
@@ -44,7 +47,7 @@ class WriteHandlers:
         content_type: str | None = stored_type(headers)
         fork = None
         if not _FORK_HEADERS.isdisjoint(headers):
-            fork = parse_fork(request)
+            fork = parse_fork(request, self._root)
             if fork is not None and b"content-type" not in headers:
                 content_type = None
         ttl = _text(headers.get(b"stream-ttl"), "Stream-TTL")

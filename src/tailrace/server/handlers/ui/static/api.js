@@ -72,6 +72,7 @@ function query(values) {
 
 export const listBuckets = (prefix, after, limit, signal) =>
   json(`-/buckets?${query({ prefix, after, limit })}`, { signal });
+export const listSubscriptions = (limit, signal) => json(`-/subscriptions?${query({ limit })}`, { signal });
 export const metrics = async (signal) => (await call("GET", "-/metrics", { signal })).text();
 export const createBucket = (bucket) => call("PUT", segment(bucket));
 export const deleteBucket = (bucket) => call("DELETE", segment(bucket));
