@@ -255,18 +255,24 @@ def test_a_read_that_fails_midway_is_cut_off(monkeypatch: pytest.MonkeyPatch, ki
 
 
 @pytest.mark.parametrize("kind", ["wire-memory"], indirect=True, scope="session")
-def test_a_slow_reader_holds_little_memory(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("appends", "query"),
+    [(30, ""), (1, ""), (1, "?bytes_max=1000")],
+    ids=["many", "one", "limited"],
+)
+def test_a_slow_reader_holds_little_memory(kind: str, appends: int, query: str) -> None:
     """Each of many readers that stop reading holds about one piece, not its whole response."""
+    body = bytes(30_000_000 // appends)
     server = InProcessServer()
     try:
         with server.connect() as connection:
             headers = {"Content-Type": OCTETS}
             assert connection.request("PUT", "/v1/stream/slow", headers).status == 201
-            for _ in range(30):
-                connection.request("POST", "/v1/stream/slow", headers, bytes(100) * 10_000)
+            for _ in range(appends):
+                connection.request("POST", "/v1/stream/slow", headers, body)
         readers = [Connection("127.0.0.1", server.port) for _ in range(10)]
         for reader in readers:
-            reader.send_request("GET", "/v1/stream/slow")
+            reader.send_request("GET", f"/v1/stream/slow{query}")
             assert reader.read_head().headers["content-length"] == "30000000"
         loop = server._loop
         assert loop is not None

@@ -164,7 +164,7 @@ def test_unsupported_methods_are_405(api: Api) -> None:
 
 def test_unknown_paths_are_404(api: Api) -> None:
     """With their own code, so that a mistyped path does not look like a missing stream."""
-    for name in ("/", "/v1/stream", "/v1/streams/x", "/-/", "/-/healthy"):
+    for name in ("/", "/v1/stream", "/v1/flows/x", "/-/", "/-/healthy"):
         response = api.get(api.server.base_path + name)
         check_problem(response, 404, "route-not-found")
 

@@ -25,7 +25,9 @@ from tests.server.metrics.pages import Page
 __all__ = ["Counted", "Refused", "opened"]
 
 # Live readers are tested with a real server.
-NO_READERS: Any = SimpleNamespace(count=lambda: (0, 0), sent_bytes=0)
+NO_READERS: Any = SimpleNamespace(
+    count=lambda: (0, 0), sent_bytes=0, reads=SimpleNamespace(compressed_bytes=0)
+)
 
 
 def clock_ms() -> int:

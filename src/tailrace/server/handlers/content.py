@@ -2,9 +2,8 @@
 The content of a stream between two offsets, read while it is sent.
 
 The caller has pinned the state, so that what is read stays in storage. Only one piece is in memory
-at a time, however large the content is. A message that is larger than a piece is read again for
-each of its pieces, unless it was read a moment ago: a reader that never reads holds a sixteenth of
-it at most.
+at a time, however large the content is. A large message is read again for each of its pieces,
+unless it was read a moment ago: a reader that never reads holds one piece of it.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ from typing import Final
 
 from tailrace.engine.engine import Engine
 from tailrace.engine.errors import StorageDamaged
-from tailrace.engine.read import RECORD_SLICES_MAX, Slice, read_records
+from tailrace.engine.read import Slice, read_records
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
 
@@ -22,6 +21,8 @@ __all__ = ["ContentReader", "content_length"]
 PIECE_BYTES: Final = 256 << 10
 LARGE_BYTES: Final = 1 << 20
 """A larger message is sent in pieces of its own."""
+LARGE_PIECES_MAX: Final = 32
+"""More pieces would be smaller, and would read the message more often."""
 _KEPT_S: Final = 5.0
 
 
@@ -67,7 +68,7 @@ class ContentReader:
                 # Other requests have their turn between two pieces.
                 await asyncio.sleep(0)
                 continue
-            share = max(LARGE_BYTES, -(-size // RECORD_SLICES_MAX))
+            share = max(LARGE_BYTES, -(-size // LARGE_PIECES_MAX))
             for first in range(0, size, share):
                 yield bytes(self._read(state, at, end).parts[0][first : first + share])
                 await asyncio.sleep(0)

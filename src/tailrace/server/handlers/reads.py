@@ -172,22 +172,28 @@ class ReadHandlers:
                 raise QueryInvalid("until", "must not be before offset")
             # Both are message boundaries, so the response ends at one.
             bytes_max = min(bytes_max, until.byte - start.byte)
+        bounded = until is not None
         size = min(bytes_max, state.tail.byte - start.byte)
         if size > WHOLE_BYTES_MAX and cursor is None:
-            bounded = until is not None
-            reply(self._streamed(request, stream, start, bytes_max, coding, bounded=bounded))
-            return
-        piece = self._engine.read(stream, start, max(1, bytes_max))
-        if not bytes_max:
-            piece = Slice(start, start, [], [])
-        self.reply_slice(request, stream, piece, coding, reply, cursor, bounded=until is not None)
+            self._engine.locate(stream, start)
+            end = self._engine.end_within(stream, start, bytes_max)
+        else:
+            piece = self._engine.read(stream, start, max(1, bytes_max))
+            if not bytes_max:
+                piece = Slice(start, start, [], [])
+            end = piece.end
+            # One message may be larger than the limit.
+            if cursor is not None or end.byte - start.byte <= WHOLE_BYTES_MAX:
+                self.reply_slice(request, stream, piece, coding, reply, cursor, bounded=bounded)
+                return
+        reply(self._streamed(request, stream, start, end, coding, bounded=bounded))
 
     def _streamed(
         self,
         request: Request,
         stream: StreamEntry,
         start: Offset,
-        bytes_max: int,
+        end: Offset,
         coding: str | None,
         *,
         bounded: bool,
@@ -195,8 +201,6 @@ class ReadHandlers:
         """A response that is read from storage as its client reads it."""
         state = stream.durable
         assert state is not None
-        self._engine.locate(stream, start)
-        end = self._engine.end_within(stream, start, bytes_max)
         headers, etag = self._headers(stream, start, end, coding, None, bounded=bounded)
         if h.matches(request.headers.get(b"if-none-match"), etag):
             return Response(304, headers)
