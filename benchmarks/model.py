@@ -32,6 +32,8 @@ class Sizes:
     json_warm_up_batches: int
     catchup_bytes: int
     catchup_passes: int
+    slow_readers: int
+    slow_seconds: int
     sse_subscribers: int
     sse_seconds: int
     create_repeats: int
@@ -61,6 +63,9 @@ class Sizes:
     hostile_idle: int
     hostile_slow: int
     hostile_stalled: int
+    subscriptions: int
+    linked_streams: int
+    subscription_appends: int
 
 
 FULL = Sizes(
@@ -71,6 +76,8 @@ FULL = Sizes(
     json_warm_up_batches=10,
     catchup_bytes=60_000_000,
     catchup_passes=3,
+    slow_readers=200,
+    slow_seconds=10,
     sse_subscribers=1_000,
     sse_seconds=10,
     create_repeats=5,
@@ -100,6 +107,9 @@ FULL = Sizes(
     hostile_idle=10_000,
     hostile_slow=500,
     hostile_stalled=100,
+    subscriptions=10_000,
+    linked_streams=100_000,
+    subscription_appends=40_000,
 )
 
 QUICK = Sizes(
@@ -110,6 +120,8 @@ QUICK = Sizes(
     json_warm_up_batches=5,
     catchup_bytes=60_000_000,
     catchup_passes=2,
+    slow_readers=200,
+    slow_seconds=5,
     sse_subscribers=1_000,
     sse_seconds=5,
     create_repeats=3,
@@ -139,6 +151,9 @@ QUICK = Sizes(
     hostile_idle=10_000,
     hostile_slow=500,
     hostile_stalled=100,
+    subscriptions=10_000,
+    linked_streams=100_000,
+    subscription_appends=20_000,
 )
 
 SMOKE = Sizes(
@@ -149,6 +164,8 @@ SMOKE = Sizes(
     json_warm_up_batches=1,
     catchup_bytes=1_000_000,
     catchup_passes=1,
+    slow_readers=10,
+    slow_seconds=1,
     sse_subscribers=100,
     sse_seconds=2,
     create_repeats=1,
@@ -178,6 +195,9 @@ SMOKE = Sizes(
     hostile_idle=300,
     hostile_slow=30,
     hostile_stalled=10,
+    subscriptions=50,
+    linked_streams=200,
+    subscription_appends=500,
 )
 
 

@@ -70,12 +70,19 @@ def _page(sources: Sources) -> Iterator[str]:
     yield from _class(sources, "Retry")
     yield "## Streams\n"
     yield from _class(sources, "Stream", "AsyncStream")
+    yield from _class(sources, "Reading", "AsyncReading")
     yield "## Producers\n"
     yield from _class(sources, "Producer", "AsyncProducer")
     yield from _class(sources, "Delivery")
     yield from _class(sources, "ProducerClaim")
     yield "## Buckets\n"
     yield from _class(sources, "Bucket", "AsyncBucket")
+    yield "## Subscriptions\n"
+    yield from _class(sources, "Subscriptions", "AsyncSubscriptions")
+    yield from _class(sources, "Subscription", "AsyncSubscription")
+    yield from _class(sources, "Wake", "AsyncWake")
+    for name in _exported("subscription_values"):
+        yield from _class(sources, name)
     yield "## Values\n"
     for name in _exported("values"):
         if name != "ProducerClaim":
@@ -207,7 +214,7 @@ def _result(function: _Function) -> str:
     text = ast.unparse(function.returns) if function.returns is not None else "None"
     text = text.strip("'")
     text = re.sub(r"^Flow\[(.*)\]$", r"\1", text)
-    text = re.sub(r"^Items\[(.*)\]$", r"Iterator[\1]", text)
+    text = re.sub(r"^Items\[(.*)\]$", r"Reading[\1]", text)
     return {"S": "Stream", "B": "Bucket"}.get(text, text)
 
 

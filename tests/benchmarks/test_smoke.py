@@ -12,6 +12,7 @@ from tests.support.server import REPO_ROOT
 # Without nginx `collapse` reports that, and measures nothing.
 SLOW = (
     "catchup",
+    "slow_readers",
     "sse_fanout",
     "collapse",
     "creates",
@@ -20,6 +21,7 @@ SLOW = (
     "listing",
     "hostile",
     "many_streams",
+    "subscriptions",
     "client_producer",
     "client_tail",
     "spark_planning",

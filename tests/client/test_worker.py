@@ -179,7 +179,7 @@ def test_two_workers_share_the_work(bucket: Bucket, url: str) -> None:
 
 def test_the_loop_of_the_asynchronous_client(bucket: Bucket, url: str) -> None:
     async def run() -> list[tuple[int, list[str]]]:
-        seen = []
+        seen: list[tuple[int, list[str]]] = []
         async with AsyncClient(url) as client:
             own = client.bucket(bucket.url.rpartition("/")[2])
             await own.stream("a").append_json(1)

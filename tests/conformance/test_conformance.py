@@ -22,7 +22,7 @@ SLIDING_TESTS = frozenset(
         "close-only POST",
         "producer close-only POST",
     )
-)
+) | {"Fork - TTL and Expiry should allow fork to outlive source via TTL renewal"}
 
 ROCKSDB = ("--engine", "rocksdb")
 MEMORY = ("--engine", "memory")

@@ -205,11 +205,30 @@ class TestLinks:
         view = subscriber.create("s", pull())
         assert (len(view.streams), view.is_cut) == (6, False)
         subscriber.append("e/5")
-        monkeypatch.setattr(subscription_streams, "STREAMS_LISTED_MAX", 3)
+        monkeypatch.setattr(subscription_streams, "LISTED_MAX", 3)
         view = subscriber.view("s")
         assert ([item.path for item in view.streams], view.is_cut) == (["e/5", "e/0", "e/1"], True)
         monkeypatch.setattr(subscription_streams, "NAMES_SCANNED_MAX", 1)
         assert subscriber.view("s").is_cut
+
+    def test_what_a_request_can_link_is_bounded(
+        self, subscriber: Subscriber, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from tailrace.engine import subscriptions
+
+        subscriber.create("s", pull())
+        monkeypatch.setattr(subscriptions, "REQUEST_STREAMS_MAX", 2)
+        monkeypatch.setattr(subscriptions, "LINKS_MAX", 3)
+        subscriber.link("s", "a", "b")
+        for paths in (("c", "d"), ("/",), ("c", "d", "e")):
+            with pytest.raises(InvalidSubscription):
+                subscriber.link("s", *paths)
+        with pytest.raises(InvalidSubscription):
+            subscriber.create("t", pull(streams=("a", "b", "c")))
+        subscriber.append("e/1")
+        claim = subscriber.claim("s")
+        with pytest.raises(InvalidSubscription):
+            subscriber.ack("s", claim, [("e/1", ZERO)] * 3)
 
 
 class TestPullWake:

@@ -60,8 +60,8 @@ class SubscriptionLoad:
     def prepare(self, url: str) -> None:
         with Connection.to(url, HANG_S) as connection:
             _expect(connection.request("PUT", f"{ROOT}/wakes", JSON), 201)
-            pull = {"type": "pull-wake", "wake_stream": "wakes"}
-            hook = {"type": "webhook", "webhook": {"url": self._receiver.url}}
+            pull: dict[str, Any] = {"type": "pull-wake", "wake_stream": "wakes"}
+            hook: dict[str, Any] = {"type": "webhook", "webhook": {"url": self._receiver.url}}
             for name, config in zip(NAMES, (pull, hook), strict=True):
                 body = json.dumps({"pattern": "jobs/**", "lease_ttl_ms": 1000, **config})
                 path = f"{ROOT}/__ds/subscriptions/{name}"

@@ -86,6 +86,7 @@ RUNNERS = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, 
         pytest.param("docs/guides/client.md", {"python"}, marks=pytest.mark.slow),
         pytest.param("docs/guides/producers.md", {"python"}, marks=pytest.mark.slow),
         pytest.param("docs/guides/tailing.md", {"python"}, marks=pytest.mark.slow),
+        pytest.param("docs/guides/subscriptions.md", {"sh", "python"}, marks=pytest.mark.slow),
         pytest.param("docs/guides/limits.md", {"sh"}, marks=pytest.mark.slow),
         pytest.param("docs/operations.md", {"sh"}, marks=pytest.mark.slow),
         pytest.param(
@@ -228,7 +229,7 @@ def test_every_flag_of_serve_is_documented() -> None:
 
 
 def test_every_error_code_is_documented_with_its_status() -> None:
-    documented = set(re.findall(r"^\| (\d{3}) \| `([a-z-]+)` \|", doc("docs/errors.md"), re.M))
+    documented = set(re.findall(r"^\| (\d{3}) \| `([a-zA-Z_-]+)` \|", doc("docs/errors.md"), re.M))
     assert documented == {(str(item.status), item.code) for item in refusals()}
 
 

@@ -4,13 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.server import AsgiServerProcess, BaseServerProcess, ServerProcess
+from tests.support.server import BaseServerProcess, RootAsgiServerProcess, ServerProcess
 
 SSE_S = "2"
 """Connections end often. Clients take shorter ones for those of a broken proxy."""
 
 
-@pytest.fixture(scope="package", params=[ServerProcess, AsgiServerProcess], ids=["wire", "asgi"])
+@pytest.fixture(
+    scope="package", params=[ServerProcess, RootAsgiServerProcess], ids=["wire", "asgi"]
+)
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BaseServerProcess]:

@@ -60,6 +60,7 @@ class Filler:
         if number == 1:
             self._send("PUT", "/rooms", 201)
             self._send("PUT", "/empty-bucket", 201)
+            self._subscribe()
         for index in range(4):
             self._stream(f"/v1/stream/plain/{number}/{index}", OCTETS, 3 + index)
             self._stream(f"/rooms/chat-{number}-{index}", JSON, 3 + index)
@@ -76,6 +77,13 @@ class Filler:
         response = self._connection.request(method, path, sent, body)
         assert response.status == status, (method, path, response.status, response.body)
         return response
+
+    def _subscribe(self) -> None:
+        """Subscriptions whose wakes are never claimed: each round leaves them more to do."""
+        for root, pattern in (("/v1/stream", "plain/**"), ("/rooms", "*"), ("/v1/stream", "x")):
+            config = {"type": "pull-wake", "pattern": pattern, "wake_stream": "wakes"}
+            path = f"{root}/__ds/subscriptions/{pattern.split('/')[0].replace('*', 'all')}"
+            self._send("PUT", path, 201, json.dumps(config).encode(), Content_Type=JSON)
 
     def _stream(self, path: str, kind: str, count: int) -> None:
         self._send("PUT", path, 201, Content_Type=kind)

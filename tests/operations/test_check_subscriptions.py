@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +17,10 @@ from tailrace.protocol.offset import Offset
 from tailrace.protocol.subscription import Link, Phase, SubscriptionState
 from tests.contract.harness import World
 from tests.contract.subscribing import Subscriber, pull, webhook
-from tests.operations.building import check, no_damage
+from tests.operations.building import check, no_damage, run
+from tests.support.http import Connection
+from tests.support.publishing import JSON
+from tests.support.server import ServerProcess
 
 BUSY = b"\0busy"
 IDLE = b"\0idle"
@@ -139,3 +144,38 @@ def test_a_planted_fault_is_found(directory: Path, name: str) -> None:
 
 def test_subscriptions_in_every_phase_are_sound(directory: Path) -> None:
     no_damage(directory)
+
+
+def test_a_restored_backup_has_the_subscriptions_and_their_secrets(tmp_path: Path) -> None:
+    """A lease of the origin is stale there, and expires; a token of it is still known."""
+    with ServerProcess(tmp_path / "data") as server:
+        with Connection.to(server.url) as connection:
+            _send(connection, "PUT", "/v1/stream/__ds/subscriptions/s", CONFIG, 201)
+            _send(connection, "PUT", "/v1/stream/e/1", b"[1]", 201)
+            claim = _send(connection, "POST", "/v1/stream/__ds/subscriptions/s/claim", CLAIM, 200)
+            before = _send(connection, "GET", "/v1/stream/__ds/subscriptions/s", b"", 200)
+        assert run("backup", "--url", server.url, tmp_path / "saved").returncode == 0
+    assert run("restore", tmp_path / "saved", "--data-dir", tmp_path / "restored").returncode == 0
+    no_damage(tmp_path / "restored")
+    with (
+        ServerProcess(tmp_path / "restored") as server,
+        Connection.to(server.url) as connection,
+    ):
+        after = _send(connection, "GET", "/v1/stream/__ds/subscriptions/s", b"", 200)
+        assert after["streams"] == before["streams"]
+        wake = {"wake_id": claim["wake_id"], "generation": claim["generation"], "done": True}
+        body = json.dumps(wake).encode()
+        headers = {"Authorization": f"Bearer {claim['token']}", "Content-Type": JSON}
+        path = "/v1/stream/__ds/subscriptions/s/ack"
+        answer = connection.request("POST", path, headers, body)
+        assert (answer.status, json.loads(answer.body)["next_wake"]) == (200, True)
+
+
+CONFIG = b'{"type":"pull-wake","pattern":"e/*","wake_stream":"wakes","lease_ttl_ms":600000}'
+CLAIM = b'{"worker":"w"}'
+
+
+def _send(connection: Connection, method: str, path: str, body: bytes, status: int) -> Any:
+    answer = connection.request(method, path, {"Content-Type": JSON}, body)
+    assert answer.status == status, (path, answer.status, answer.body)
+    return json.loads(answer.body) if answer.body else None

@@ -53,6 +53,8 @@ class TestConfiguration:
             {"wake_stream": "/"},
             {"webhook_url": "https://example.com/"},
             {"lease_ttl_ms": 999},
+            {"description": "é" * 2049},
+            {"pattern": "a" * 4097},
             {"lease_ttl_ms": 600_001},
             {"type": "webhook"},
             {"type": "webhook", "wake_stream": None},

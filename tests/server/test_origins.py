@@ -13,6 +13,10 @@ TELLING = [
     ("GET", "/-/about?path=x"),
     ("GET", "/-/metrics"),
     ("POST", "/-/backup"),
+    ("GET", "/-/subscriptions"),
+    ("GET", "/v1/stream/__ds/subscriptions"),
+    ("GET", "/v1/stream/__ds/subscriptions/x"),
+    ("POST", "/v1/stream/__ds/subscriptions/x/claim"),
 ]
 
 

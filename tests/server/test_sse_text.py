@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import base64
+import threading
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.looping import for_each
 from tests.support.streams import Api, EventStream, text_of
@@ -193,3 +197,57 @@ def test_no_event_stream_has_bytes_that_are_not_utf8(api: Api) -> None:
         with api.sse(path, f"offset={offset}") as events:
             events.next()
             events.raw.decode()
+
+
+PIECES = st.lists(
+    st.binary(min_size=1, max_size=3)
+    | st.text(min_size=1, max_size=4).map(str.encode)
+    | st.sampled_from([EURO[:1], EURO[1:], EMOJI[:2], EMOJI[2:], b"\xff", b" ", b"\n"]),
+    min_size=1,
+    max_size=12,
+).map(lambda pieces: [piece.replace(b"\r", b"r") for piece in pieces])
+
+
+@settings(settings.get_profile("server"))
+@given(pieces=PIECES, data=st.data())
+def test_any_bytes_arrive_as_they_were_appended(
+    short: Api, pieces: list[bytes], data: st.DataObject
+) -> None:
+    """
+    Whatever is appended, a reader gets exactly these bytes, from each offset that it is given.
+
+    CR is excluded, which an event stream cannot represent in text.
+    """
+    path = short.create()
+    offsets = ["-1"] + [short.append(path, piece) for piece in pieces]
+    short.close_stream(path)
+    start = data.draw(st.integers(0, len(pieces) - 1))
+    content, _ = read_exactly(short, path, offsets[-1], offsets[start])
+    assert content == b"".join(pieces[start:])
+
+
+def test_a_live_reader_gets_any_bytes_in_order(api: Api) -> None:
+    """Text and other bytes, appended one by one while the reader follows and reconnects."""
+    pieces = [b"a", EURO[:2], EURO[2:] + b"b", b"\xff", EMOJI[:1], EMOJI[1:], b"z"]
+    path = api.create()
+    read: list[bytes] = []
+
+    def follow() -> None:
+        offset, closed = "-1", False
+        while not closed:
+            with api.sse(path, f"offset={offset}") as events:
+                binary = is_base64(events)
+                for event in events:
+                    if event.kind == "data":
+                        read.append(base64.b64decode(event.data) if binary else event.data.encode())
+                    else:
+                        offset = event.json["streamNextOffset"]
+                        closed = event.json.get("streamClosed", False)
+
+    reader = threading.Thread(target=follow)
+    reader.start()
+    for piece in pieces:
+        api.append(path, piece)
+    api.close_stream(path)
+    reader.join()
+    assert b"".join(read) == b"".join(pieces)

@@ -6,7 +6,7 @@ to resume. It yields effects ("send this request", "wait"), and a driver perform
 
     streams, reading, snapshots             flows of a stream
     buckets, bulk                           flows of a bucket, and of many streams at once
-    subscriptions, worker                   flows of subscriptions, and of the loops of workers
+    subscription, subscriptions, worker     flows of subscriptions, and of the loops of workers
     producer_flows, batch_queue             flows of a producer, and the batches it has to deliver
     handle                                  the methods of both clients, made from the flows
     sync, aio                               the blocking and the asynchronous client and driver

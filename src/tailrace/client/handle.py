@@ -26,7 +26,8 @@ from tailrace.client.requests import (
     stream_url,
 )
 from tailrace.client.streams import StreamFlows
-from tailrace.client.subscriptions import SubscriptionFlows, SubscriptionsFlows
+from tailrace.client.subscription import SubscriptionFlows
+from tailrace.client.subscriptions import SubscriptionsFlows
 
 if TYPE_CHECKING:
     from tailrace.client.aio.driver import AsyncDriver

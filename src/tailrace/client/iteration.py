@@ -18,7 +18,7 @@ class ReadProgress:
     reached: Reached | None = None
 
 
-class _HasProgress:
+class BaseReading:
     """The properties of both kinds of readers."""
 
     _progress: ReadProgress
@@ -42,7 +42,7 @@ class _HasProgress:
         return reached is not None and reached.closed
 
 
-class Reading(_HasProgress, Generator[T, None, None]):
+class Reading(BaseReading, Generator[T, None, None]):
     """The items of a blocking reader."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Reading(_HasProgress, Generator[T, None, None]):
         self._items.close()
 
 
-class AsyncReading(_HasProgress, AsyncGenerator[T, None]):
+class AsyncReading(BaseReading, AsyncGenerator[T, None]):
     """The items of an asynchronous reader; cancel its task to end a wait."""
 
     def __init__(self, items: AsyncGenerator[T, None], progress: ReadProgress) -> None:

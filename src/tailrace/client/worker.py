@@ -18,8 +18,8 @@ from typing import Final
 
 from tailrace.client.errors import NotFound, Refused, Unauthorized, Unreachable
 from tailrace.client.flow import Flow
+from tailrace.client.subscription import FENCED, SubscriptionFlows
 from tailrace.client.subscription_values import ClaimedWake, SubscribedStream
-from tailrace.client.subscriptions import FENCED, SubscriptionFlows
 
 __all__ = ["BaseWake", "default_worker"]
 
@@ -37,7 +37,8 @@ class BaseWake:
 
     def __init__(self, flows: SubscriptionFlows, claim: ClaimedWake) -> None:
         self._flows = flows
-        self._acknowledged = False
+        self._has_acknowledged = False
+        self._heartbeat_s = claim.lease_ttl_ms / 1000 / _HEARTBEATS
         self.claim = claim
         self.lost = False
         """The lease has ended: another worker may have the wake."""
@@ -56,16 +57,12 @@ class BaseWake:
         """The streams with pending work."""
         return self.claim.pending
 
-    @property
-    def heartbeat_s(self) -> float:
-        return self.claim.lease_ttl_ms / 1000 / _HEARTBEATS
-
-    def acknowledge(self, offsets: Mapping[str, str]) -> Flow[None]:
+    def _acknowledge(self, offsets: Mapping[str, str]) -> Flow[None]:
         """Acknowledge offsets, and extend the lease."""
-        self._acknowledged = True
+        self._has_acknowledged = True
         yield from self._flows.ack(self.claim, offsets)
 
-    def heartbeat(self) -> Flow[None]:
+    def _heartbeat(self) -> Flow[None]:
         """Extend the lease. A server that cannot be reached is tried again later."""
         try:
             yield from self._flows.ack(self.claim)
@@ -74,17 +71,18 @@ class BaseWake:
         except Unreachable:
             return
 
-    def finish(self) -> Flow[None]:
+    def _finish(self) -> Flow[None]:
         """The body ran to its end."""
         tails = {stream.path: stream.tail_offset or "" for stream in self.pending}
         try:
-            yield from self._flows.ack(self.claim, {} if self._acknowledged else tails, done=True)
+            offsets = {} if self._has_acknowledged else tails
+            yield from self._flows.ack(self.claim, offsets, done=True)
         except Refused as error:
             if not _has_ended(error):
                 raise
             self.lost = True
 
-    def give_back(self) -> Flow[None]:
+    def _give_back(self) -> Flow[None]:
         """The body did not run to its end."""
         yield from self._flows.release(self.claim)
 

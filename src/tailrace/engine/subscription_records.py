@@ -77,6 +77,9 @@ class SubscriptionRecords:
         changed: dict[SubscriptionEntry, SubscriptionState | None],
         failure: StorageFailed | None,
     ) -> None:
+        if self._batch is batch:
+            # A batch that is done must not be kept in memory.
+            self._batch = None
         if failure is not None:
             return
         for entry, state in changed.items():

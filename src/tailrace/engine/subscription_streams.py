@@ -1,13 +1,13 @@
 """The streams of a subscription as clients see them: their cursors and tails."""
 
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from tailrace.engine.listing import NAMES_STEP, Turn
-from tailrace.engine.subscription_entry import SubscriptionEntry
+from tailrace.engine.subscription_entry import SubscriptionEntry, lives
 from tailrace.engine.subscription_records import SubscriptionRecords
 from tailrace.protocol.offset import START
 from tailrace.protocol.subscription import LinkedStream
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SubscriptionStreams"]
 
-STREAMS_LISTED_MAX: Final = 1000
+LISTED_MAX: Final = 1000
 """A view, a claim and a webhook list at most this many streams, those with work first."""
 NAMES_SCANNED_MAX: Final = 10_000
 """At most this many names are compared with a pattern for them."""
@@ -62,9 +62,10 @@ class SubscriptionStreams:
         """
         found: dict[bytes, LinkedStream] = {}
         turn = Turn()
-        paths = chain(list(entry.cursors), list(entry.explicit))
+        # A copy, since both change during a pause.
+        paths = [*islice(entry.cursors, LISTED_MAX + 1), *islice(entry.explicit, LISTED_MAX + 1)]
         for path in paths:
-            if len(found) >= STREAMS_LISTED_MAX:
+            if len(found) >= LISTED_MAX:
                 return list(found.values()), True
             if path not in found and (stream := self._one(entry, path)) is not None:
                 found[path] = stream
@@ -78,7 +79,7 @@ class SubscriptionStreams:
                 path = name[len(entry.scope) + 1 :]
                 if path in found or not entry.glob.matches(path):
                     continue
-                if len(found) >= STREAMS_LISTED_MAX:
+                if len(found) >= LISTED_MAX:
                     return list(found.values()), True
                 if (stream := self._one(entry, path)) is not None:
                     found[path] = stream
@@ -103,7 +104,7 @@ class SubscriptionStreams:
             return None
         is_explicit = path in entry.explicit
         stream = self._engine.peek(key)
-        if stream is None:
+        if stream is None or not lives(stream):
             # An explicit link may be to a stream that does not exist yet.
             return LinkedStream(path.decode(), True, START, START, 0) if is_explicit else None
         acked = entry.cursor(path, stream)

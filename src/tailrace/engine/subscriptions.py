@@ -48,6 +48,8 @@ WORKER_BYTES_MAX: Final = 512
 SUBSCRIPTIONS_MAX: Final = 100_000
 LINKS_MAX: Final = 100_000
 """Explicit links of one subscription."""
+REQUEST_STREAMS_MAX: Final = 10_000
+"""Streams that one request may link or acknowledge."""
 LINK_BYTES_ABOUT: Final = 64
 SECRET_BYTES: Final = 32
 
@@ -197,6 +199,10 @@ class Subscriptions:
         assert state is not None
         return state
 
+    def linked_paths(self, scope: bytes, subscription_id: str) -> tuple[str, ...]:
+        """The paths of its explicit links. Raises SubscriptionNotFound."""
+        return tuple(path.decode() for path in self._entry(scope, subscription_id).explicit)
+
     def page(
         self, scope: bytes, after: str, count_max: int
     ) -> tuple[list[tuple[str, SubscriptionState]], bool]:
@@ -285,6 +291,8 @@ class Subscriptions:
             SubscriptionNotFound, Fenced, InvalidAck: Nothing was acknowledged.
         """
         entry = self._entry(scope, subscription_id)
+        if len(acks) > REQUEST_STREAMS_MAX:
+            raise InvalidSubscription(f"a request may have {REQUEST_STREAMS_MAX} acks at most")
         try:
             self._fence(entry, wake_id, generation)
             moves = check_acks(self._engine, entry, acks, self._streams.is_readable)
@@ -348,8 +356,8 @@ class Subscriptions:
             raise StorageFailed
 
     def _take_room(self, paths: Sequence[bytes]) -> None:
-        if len(paths) > LINKS_MAX:
-            raise InvalidSubscription(f"a subscription may have {LINKS_MAX} explicit streams")
+        if len(paths) > REQUEST_STREAMS_MAX:
+            raise InvalidSubscription(f"a request may have {REQUEST_STREAMS_MAX} streams at most")
         self._engine.take_room(sum(len(path) + LINK_BYTES_ABOUT for path in paths))
 
     def _entry(self, scope: bytes, subscription_id: str) -> SubscriptionEntry:

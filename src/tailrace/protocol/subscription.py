@@ -65,6 +65,8 @@ RETRY_MS_MIN: Final = 1_000
 RETRY_MS_MAX: Final = 60_000
 RETRY_JITTER: Final = 0.2
 ERROR_CHARACTERS_MAX: Final = 500
+TEXT_BYTES_MAX: Final = 4096
+"""Of each text of a configuration: all are stored again with each wake."""
 
 WEBHOOK: Final = "webhook"
 PULL_WAKE: Final = "pull-wake"
@@ -107,6 +109,9 @@ def checked(config: SubscriptionConfig) -> SubscriptionConfig:
     wake_stream = _stripped(config.wake_stream)
     if config.type not in (WEBHOOK, PULL_WAKE):
         raise InvalidSubscription(f"type must be {WEBHOOK!r} or {PULL_WAKE!r}")
+    for text in (pattern, config.webhook_url, wake_stream, config.description):
+        if text is not None and len(text.encode()) > TEXT_BYTES_MAX:
+            raise InvalidSubscription(f"a text may have {TEXT_BYTES_MAX} bytes at most")
     if pattern == "" or "" in streams:
         raise InvalidSubscription("pattern and streams must not be empty paths")
     if pattern is None and not streams:

@@ -156,7 +156,11 @@ class Service:
             guard.access.on_change = partial(self._loop.call_soon_threadsafe, self._review_readers)
 
         self._webhooks = WebhookSender(
-            engine.subscriptions, secrets, self._owners, settings.webhook_networks
+            engine.subscriptions,
+            secrets,
+            self._owners,
+            settings.webhook_networks,
+            self.metrics.webhooks,
         )
 
     def handle(self, request: Request, reply: Reply) -> Waiting | None:

@@ -65,6 +65,12 @@ _Root: TypeAlias = Annotated[
     ),
 ]
 _Networks: TypeAlias = Literal["public", "loopback", "private"]
+_Url: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r"^(https?://[^\s?#]+)?$", description="a URL such as https://streams.example.org"
+    ),
+]
 _LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 _LogFormat: TypeAlias = Literal["auto", "console", "json"]
 
@@ -121,7 +127,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str, "Addresses or networks, separated by commas, whose X-Forwarded-For is trusted."
     ] = ""
     public_url: Annotated[
-        str, "URL of this server in webhooks, if clients reach it by another than they send in "
+        _Url, "URL of this server in webhooks, if clients reach it by another than they send in "
         "Host."] = ""
     webhook_networks: Annotated[
         _Networks, "Where webhooks may go: global addresses only; also localhost and 127.0.0.x; "

@@ -147,6 +147,13 @@ def is_accepted(api: Api, path: str, body: bytes) -> bool:
 # -- rates -------------------------------------------------------------------------------------
 
 
+def test_guesses_at_tokens_of_leases_are_counted(client: NewClient) -> None:
+    api = client("198.51.100.33")
+    path = f"{api.server.base_path}/v1/stream/__ds/subscriptions/s/callback"
+    statuses = [api.request("POST", path, {"Authorization": "Bearer x"}).status for _ in range(5)]
+    assert statuses == [404, 404, 404, 429, 429]
+
+
 def test_too_many_requests_are_429_with_retry_after(client: NewClient) -> None:
     limited, other = client("198.51.100.1"), client("203.0.113.9")
     path = other.create()

@@ -85,7 +85,9 @@ class Surface:
         """Create a pull-wake subscription to the pattern, and its wake stream."""
         self.api.request("PUT", self.url(self.wake_stream), self._headers())
         # A wake stream that the pattern matches would wake itself.
-        streams = {"streams": [self.name("a"), self.name("b")]} if self.api.bucket else {}
+        streams: dict[str, Any] = (
+            {"streams": [self.name("a"), self.name("b")]} if self.api.bucket else {}
+        )
         default = streams or {"pattern": self.pattern}
         content = {"type": "pull-wake", "wake_stream": self.wake_stream, **default, **config}
         response = self.request("PUT", self.target(subscription), content)

@@ -139,6 +139,19 @@ def test_use_of_a_subscription_needs_to_be_covered(guarded: Guarded) -> None:
         check_error(response, 403, "FORBIDDEN")
 
 
+@pytest.mark.slow
+def test_many_streams_do_not_change_who_may_use_a_subscription(guarded: Guarded) -> None:
+    """More than a view lists."""
+    owner = guarded.client("*:/v1/stream/team")
+    covering = guarded.client("subscribe,read:/v1/stream/team")
+    guarded.reload()
+    assert put(owner, "sub", **HOOK, pattern="team/*").status == 201
+    for number in range(1001):
+        owner.put(f"team/{number}")
+    shown = covering.show()
+    assert (len(shown["streams"]), shown["streams_cut"]) == (1000, True)
+
+
 def test_links_beyond_the_grants_are_refused(guarded: Guarded) -> None:
     owner = guarded.client("subscribe:/v1/stream/team")
     guarded.reload()
@@ -187,7 +200,8 @@ def test_a_lease_token_needs_no_other_credentials(guarded: Guarded) -> None:
     owner = guarded.client("*:/v1/stream")
     guarded.reload()
     with Receiver(ACCEPTED) as receiver:
-        assert put(owner, "sub", type="webhook", pattern="team/*", webhook={"url": receiver.url})
+        config = {"type": "webhook", "pattern": "team/*", "webhook": {"url": receiver.url}}
+        assert put(owner, "sub", **config).status == 201
         owner.put("team/a", b'{"n":1}')
         content = receiver.next().content
         target = owner.target("sub", "/callback")
@@ -208,7 +222,8 @@ def test_a_revoked_owner_gets_nothing(guarded: Guarded) -> None:
     owner = guarded.client("subscribe,read:/v1/stream/team")
     guarded.reload()
     with Receiver(DONE) as receiver:
-        assert put(owner, "sub", type="webhook", pattern="team/*", webhook={"url": receiver.url})
+        config = {"type": "webhook", "pattern": "team/*", "webhook": {"url": receiver.url}}
+        assert put(owner, "sub", **config).status == 201
         admin.put("team/a")
         tail = admin.append("team/a")
         assert receiver.next().tail("team/a") == tail
@@ -220,7 +235,6 @@ def test_a_revoked_owner_gets_nothing(guarded: Guarded) -> None:
         assert (shown["status"], shown["streams"]) == ("failed", [])
         assert "no rights" in shown["last_error"]
         # Another principal with the rights takes it over by the same configuration.
-        config = {"type": "webhook", "pattern": "team/*", "webhook": {"url": receiver.url}}
         assert put(admin, "sub", **config).status == 200
         assert admin.show()["status"] == "active"
         tail = admin.append("team/a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -80,7 +81,7 @@ def test_claims_exclude_each_other(surface: Surface) -> None:
             body = json.dumps({"worker": worker}).encode()
             return connection.request("POST", target, {}, body).status
 
-    statuses = together([lambda name=f"w{index}": claim(name) for index in range(8)])
+    statuses = together([partial(claim, f"w{index}") for index in range(8)])
     assert sorted(statuses) == [200] + [409] * 7
     error = check_error(surface.request("POST", target, {"worker": "late"}), 409, "ALREADY_CLAIMED")
     assert error["current_holder"].startswith("w")

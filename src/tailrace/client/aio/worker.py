@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from tailrace.client.aio.driver import AsyncDriver
 from tailrace.client.errors import TailraceError
 from tailrace.client.handle import BaseSubscription, BaseSubscriptions
+from tailrace.client.subscription import SubscriptionFlows
 from tailrace.client.subscription_values import ClaimedWake
-from tailrace.client.subscriptions import SubscriptionFlows
 from tailrace.client.worker import BaseWake, default_worker
 
 __all__ = ["AsyncSubscription", "AsyncSubscriptions", "AsyncWake"]
@@ -26,15 +26,15 @@ class AsyncWake(BaseWake):
 
     async def ack(self, offsets: Mapping[str, str]) -> None:
         """As `Wake.ack`."""
-        await self._driver.run(self.acknowledge(offsets))
+        await self._driver.run(self._acknowledge(offsets))
 
     @asynccontextmanager
     async def _heartbeats(self) -> AsyncIterator[None]:
         async def beat() -> None:
             while not self.lost:
-                await asyncio.sleep(self.heartbeat_s)
+                await asyncio.sleep(self._heartbeat_s)
                 try:
-                    await self._driver.run(self.heartbeat())
+                    await self._driver.run(self._heartbeat())
                 except Exception as error:
                     _log.warning("the heartbeat of a wake failed: %s", error)
 
@@ -66,12 +66,12 @@ class AsyncSubscription(BaseSubscription[AsyncDriver], driver=AsyncDriver):
                     yield wake
             except BaseException:
                 try:
-                    await self._driver.run(wake.give_back())
+                    await self._driver.run(wake._give_back())
                 except (TailraceError, RuntimeError) as error:
                     # The client was closed before: the lease expires by itself.
                     _log.warning("a wake could not be given back: %s", error)
                 raise
-            await self._driver.run(wake.finish())
+            await self._driver.run(wake._finish())
             if wake.lost:
                 _log.warning("the lease of a wake ended before it was acknowledged")
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from tailrace.client.errors import TailraceError
 from tailrace.client.handle import BaseSubscription, BaseSubscriptions
+from tailrace.client.subscription import SubscriptionFlows
 from tailrace.client.subscription_values import ClaimedWake
-from tailrace.client.subscriptions import SubscriptionFlows
 from tailrace.client.sync.driver import Driver
 from tailrace.client.worker import BaseWake, default_worker
 
@@ -33,16 +33,16 @@ class Wake(BaseWake):
         Raises:
             Conflict: The lease has ended, or an offset is not possible. Nothing was acknowledged.
         """
-        self._driver.run(self.acknowledge(offsets))
+        self._driver.run(self._acknowledge(offsets))
 
     @contextmanager
     def _heartbeats(self) -> Iterator[None]:
         ended = threading.Event()
 
         def beat() -> None:
-            while not self.lost and not ended.wait(self.heartbeat_s):
+            while not self.lost and not ended.wait(self._heartbeat_s):
                 try:
-                    self._driver.run(self.heartbeat())
+                    self._driver.run(self._heartbeat())
                 except Exception as error:
                     _log.warning("the heartbeat of a wake failed: %s", error)
 
@@ -80,12 +80,12 @@ class Subscription(BaseSubscription[Driver], driver=Driver):
                     yield wake
             except BaseException:
                 try:
-                    self._driver.run(wake.give_back())
+                    self._driver.run(wake._give_back())
                 except TailraceError as error:
                     # The lease expires by itself.
                     _log.warning("a wake could not be given back: %s", error)
                 raise
-            self._driver.run(wake.finish())
+            self._driver.run(wake._finish())
             if wake.lost:
                 _log.warning("the lease of a wake ended before it was acknowledged")
 

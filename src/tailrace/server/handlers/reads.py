@@ -114,6 +114,8 @@ class ReadHandlers:
         self._chunk_bytes = chunk_bytes
         self._read_bytes_max = read_bytes_max
         self._content = ContentReader(engine)
+        self.compressed_bytes = 0
+        """Bytes of large responses that were compressed while they were sent."""
         # §10.2: with access control, shared caches must not store a response.
         self._scope = b"public" if shared else b"private"
         self._cacheable = (h.CACHE_CONTROL, _CACHING % (self._scope, _MAX_AGE_S, _STALE_S))
@@ -200,9 +202,11 @@ class ReadHandlers:
             return Response(304, headers)
         pieces = self._content.pieces(state, start, end)
         release = self._engine.pins.hold(state)
-        return streaming_response(
-            headers, pieces, release, coding, content_length(state, start, end)
-        )
+        length = content_length(state, start, end)
+        return streaming_response(headers, pieces, release, coding, length, self._count)
+
+    def _count(self, size: int) -> None:
+        self.compressed_bytes += size
 
     def reply_slice(
         self,

@@ -32,19 +32,15 @@ from tailrace.server.guard.access import Principal
 from tailrace.server.guard.guard import Guard
 from tailrace.server.handlers.reads import ReadHandlers, ReadStart
 from tailrace.server.live import sse
+from tailrace.server.live.event_maker import DataEvent, EventMaker
 from tailrace.server.live.long_poll import LongPoll
-from tailrace.server.live.session import TEXT_WAIT_S, Event, SseSession
-from tailrace.server.live.whole_text import NotText, is_whole, whole_prefix
+from tailrace.server.live.session import SseSession
+from tailrace.server.live.whole_text import is_whole
 from tailrace.server.message import Frame, Request, Response, Waiting
 
 __all__ = ["Live"]
 
-_LARGE_KEPT_S: Final = 5.0
 _EXPIRY_MARGIN_S: Final = 0.003
-CATCH_UP_BYTES: Final = 128 << 10
-"""The approximate size of a catch-up event. A reader that never reads holds one in memory."""
-JOINED_BYTES_MAX: Final = 8 << 20
-"""Messages are joined up to this size, to find where a character ends."""
 _KEEP_ALIVE_S: Final = 15.0
 
 
@@ -123,11 +119,7 @@ class Live:
         self._waiting: dict[LongPoll | SseSession, _StreamReaders] = {}
         self.sent_bytes = 0
         """Bytes of events sent to SSE readers so far."""
-        # The last event that was larger than a chunk: its readers share its bytes.
-        self._large: tuple[tuple[int, Offset, bool], Event] | None = None
-        # Events made for one commit, while it is sent.
-        self._shared: dict[tuple[int, Offset, bool], Event | None] | None = None
-        self._large_timer: asyncio.TimerHandle | None = None
+        self.events = EventMaker(engine, clock, chunk_bytes)
 
     def cursor(self, client: int | None) -> int:
         jitter_s = random.randint(JITTER_S_MIN, JITTER_S_MAX)
@@ -175,7 +167,7 @@ class Live:
         caching = h.caching(b"no-cache", shared=self.guard.access is None)
         headers = [(h.CONTENT_TYPE, b"text/event-stream"), caching, h.UNBUFFERED]
         text = is_utf8_text(state.content_type)
-        first: Event | None = None
+        first: DataEvent | None = None
         if position.offset is None:
             start = state.tail
             if state.closed:
@@ -187,80 +179,12 @@ class Live:
             start = position.offset
             self.engine.locate(stream, start)
             if text and not state.json and start != state.tail:
-                text, first = self._begin_text(stream, start)
+                text, first = self.events.begin_text(stream, start)
         if not text:
             headers.append((h.STREAM_SSE_DATA_ENCODING, b"base64"))
         cursor = self.cursor(client_cursor)
         session = SseSession(self, request, stream, start, cursor, text=text, first=first)
         return Response(200, headers, live=session)
-
-    def _begin_text(self, stream: StreamEntry, start: Offset) -> tuple[bool, Event | None]:
-        """Whether a session can begin as text, and its first event."""
-        try:
-            first = self.event(stream, start, text=True)
-        except NotText:
-            return False, None
-        assert stream.durable is not None
-        waited_ms = self._clock() - stream.durable.written_at
-        return first is not None or waited_ms < TEXT_WAIT_S * 1000, first
-
-    def event(self, stream: StreamEntry, start: Offset, *, text: bool) -> Event | None:
-        """
-        The `data` event of what follows an offset; None if that ends inside a character so far.
-
-        Raises:
-            Refusal: The offset is no longer retained.
-            NotText: What follows is not UTF-8, and `text` is true.
-        """
-        state = stream.durable
-        assert state is not None
-        key = (state.id, start, text)
-        if self._large is not None and self._large[0] == key:
-            return self._large[1]
-        if self._shared is not None and key in self._shared:
-            return self._shared[key]
-        if text and not state.json:
-            piece = self._read_text(stream, state, start)
-        else:
-            piece = self.engine.read(stream, start, min(self.chunk_bytes, CATCH_UP_BYTES))
-        made: Event | None = None
-        if piece is not None:
-            data = sse.data_event(piece.parts, piece.end, json=state.json, text=text)
-            made = Event(piece.end, Frame(data))
-            if piece.end.byte - start.byte > self.chunk_bytes:
-                self._large = (key, made)
-                if self._large_timer is not None:
-                    self._large_timer.cancel()
-                self._large_timer = self.loop.call_later(_LARGE_KEPT_S, self._forget_large)
-        if self._shared is not None:
-            self._shared[key] = made
-        return made
-
-    def _read_text(self, stream: StreamEntry, state: StreamState, start: Offset) -> Slice | None:
-        """Messages from an offset on that end between two characters; None if not yet."""
-        bytes_max = min(self.chunk_bytes, CATCH_UP_BYTES)
-        while True:
-            piece = self.engine.read(stream, start, bytes_max)
-            count = whole_prefix(piece.parts)
-            if count == len(piece.parts):
-                return piece
-            if piece.end.message - start.message != len(piece.parts):
-                # Not one message per part: it is not known where they end.
-                raise NotText
-            if count:
-                parts = piece.parts[:count]
-                size = sum(map(len, parts))
-                return Slice(start, Offset(start.message + count, start.byte + size), parts, [])
-            if piece.end == state.tail:
-                if state.closed:
-                    raise NotText
-                return None
-            bytes_max = 2 * max(bytes_max, piece.end.byte - start.byte)
-            if bytes_max > JOINED_BYTES_MAX:
-                raise NotText
-
-    def _forget_large(self) -> None:
-        self._large = self._large_timer = None
 
     def report(self, error: Exception) -> None:
         """Log the failure of one reader. Other readers are not affected."""
@@ -342,12 +266,9 @@ class Live:
             or (is_utf8_text(after.content_type) and not after.json and not is_whole(parts))
         ):
             # Too much for one event, or a part of a character: sessions read it from storage.
-            self._shared = {}
-            try:
+            with self.events.sharing():
                 for session in sessions:
                     session.pump()
-            finally:
-                self._shared = None
             return
         events: dict[bool, bytes] = {}
         frames: dict[tuple[int, bool], Frame] = {}

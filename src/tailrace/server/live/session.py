@@ -2,37 +2,29 @@
 
 import asyncio
 import random
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from tailrace.engine.entry import StreamEntry
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
 from tailrace.server.live import sse
+from tailrace.server.live.event_maker import TEXT_WAIT_S, DataEvent
 from tailrace.server.live.whole_text import NotText
 from tailrace.server.message import Frame, Request, Sink
 
 if TYPE_CHECKING:
     from tailrace.server.live.live import Live
 
-__all__ = ["TEXT_WAIT_S", "Event", "SseSession"]
+__all__ = ["SseSession"]
 
 HEARTBEAT_S: Final = 15.0
-TEXT_WAIT_S: Final = 5.0
-"""How long a message that ends inside a character waits for the rest of it."""
 # uvloop's clock may be behind: a client that reconnects must not find that the time has not passed.
 _TEXT_WAIT_MARGIN_S: Final = 0.1
 # Readers that connected together must not all reconnect together.
 _RECYCLE_JITTER: Final = 0.1
 _JOINED_BYTES_MAX: Final = 32 << 10
 _HEARTBEAT: Final = Frame(sse.HEARTBEAT)
-
-
-class Event(NamedTuple):
-    """A `data` event, and where it ends."""
-
-    end: Offset
-    frame: Frame
 
 
 class SseSession:
@@ -54,7 +46,7 @@ class SseSession:
         cursor: int,
         *,
         text: bool,
-        first: Event | None = None,
+        first: DataEvent | None = None,
     ) -> None:
         self.request = request
         self.client = live.guard.client(request)
@@ -151,7 +143,9 @@ class SseSession:
                 self._finish()
             return
         try:
-            found = self._first or self._live.event(self._stream, self.position, text=self.text)
+            found = self._first or self._live.events.make(
+                self._stream, self.position, text=self.text
+            )
         except (Refusal, NotText):
             # No longer retained, or not text: the control event has the position of this reader.
             self.end()

@@ -168,15 +168,15 @@ BOOTSTRAP: Final = Route(
     _get("bootstrap.get", _READ),
     GrantedOn.STREAM_ABOVE,
 )
-_SubscriptionRoute: Final = partial(Route, granted_on=GrantedOn.ANY_STREAM, subscriptions=True)
+_LeaseRoute: Final = partial(Route, granted_on=GrantedOn.ANY_STREAM, subscriptions=True)
+# A subscription to all streams shows their names: see `Guard.check_origin`.
+_SubscriptionRoute: Final = partial(_LeaseRoute, same_origin=True)
 _SUBSCRIBE: Final = Operation.SUBSCRIBE
 
 SUBSCRIPTION_LISTING: Final = _SubscriptionRoute(
     "subscription listing",
     "/v1/stream/__ds/subscriptions",
     _get("subscriptions.list", _SUBSCRIBE),
-    # It reveals names.
-    same_origin=True,
 )
 """This and the other routes below `__ds` are also at /{bucket_id}/__ds/…"""
 SUBSCRIPTION: Final = _SubscriptionRoute(
@@ -198,7 +198,7 @@ SUBSCRIPTION_STREAM: Final = _SubscriptionRoute(
     "/v1/stream/__ds/subscriptions/{subscription_id}/streams/{stream_path}",
     {"DELETE": Endpoint("subscriptions.unlink", _SUBSCRIBE)},
 )
-CALLBACK: Final = _SubscriptionRoute(
+CALLBACK: Final = _LeaseRoute(
     "callback",
     "/v1/stream/__ds/subscriptions/{subscription_id}/callback",
     {"POST": Endpoint("leases.callback")},
@@ -208,18 +208,18 @@ CLAIM: Final = _SubscriptionRoute(
     "/v1/stream/__ds/subscriptions/{subscription_id}/claim",
     {"POST": Endpoint("leases.claim", _SUBSCRIBE)},
 )
-ACK: Final = _SubscriptionRoute(
+ACK: Final = _LeaseRoute(
     "ack",
     "/v1/stream/__ds/subscriptions/{subscription_id}/ack",
     {"POST": Endpoint("leases.ack")},
 )
-RELEASE: Final = _SubscriptionRoute(
+RELEASE: Final = _LeaseRoute(
     "release",
     "/v1/stream/__ds/subscriptions/{subscription_id}/release",
     {"POST": Endpoint("leases.release")},
 )
-JWKS: Final = _SubscriptionRoute("jwks", "/v1/stream/__ds/jwks.json", _get("leases.jwks"))
-RESERVED: Final = _SubscriptionRoute(
+JWKS: Final = _LeaseRoute("jwks", "/v1/stream/__ds/jwks.json", _get("leases.jwks"))
+RESERVED: Final = _LeaseRoute(
     "reserved",
     "/v1/stream/__ds/{name}",
     {

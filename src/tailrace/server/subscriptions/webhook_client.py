@@ -115,7 +115,7 @@ class WebhookClient:
         except TimeoutError:
             return WebhookResult(error=f"no complete response within {ATTEMPT_S:.0f} s")
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return WebhookResult(error=(str(error) or type(error).__name__)[:300])
+            return WebhookResult(error=_reason(error))
 
     async def close(self) -> None:
         await self._session.close()
@@ -141,3 +141,17 @@ def _is_done(body: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return isinstance(content, dict) and content.get("done") is True
+
+
+def _reason(error: BaseException) -> str:
+    """In words of ours: the texts of aiohttp are for its users."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return "the certificate of the receiver is not valid"
+        case aiohttp.ClientConnectorDNSError():
+            return f"the name {error.host} cannot be resolved"
+        case aiohttp.ClientConnectorError():
+            return f"cannot connect: {error.os_error.strerror or error.os_error}"[:300]
+        case aiohttp.ClientResponseError():
+            return "the response is not HTTP"
+    return f"the connection broke: {str(error) or type(error).__name__}"[:300]

@@ -52,11 +52,14 @@ class WebhookSender:
         secrets: SubscriptionSecrets,
         owners: Owners,
         networks: Networks,
+        results: dict[str, int],
     ) -> None:
+        """`results` counts attempts, for the metrics."""
         self._subscriptions = subscriptions
         self._secrets = secrets
         self._owners = owners
         self._networks = networks
+        self._results = results
         self._client: asyncio.Task[WebhookClient] | None = None
         # The wakes that wait, by subscription; and the order in which each host gets its own.
         self._due: dict[_Key, WakeDelivery] = {}
@@ -92,7 +95,8 @@ class WebhookSender:
                     started = self._start(host) or started
 
     def _start(self, host: str) -> bool:
-        keys = self._waiting[host]
+        # Put back at the end below: hosts take turns.
+        keys = self._waiting.pop(host)
         # A subscription whose older attempt is still being cancelled waits for its end.
         for _ in range(len(keys)):
             key = keys.popleft()
@@ -100,9 +104,10 @@ class WebhookSender:
                 break
             keys.append(key)
         else:
+            self._waiting[host] = keys
             return False
-        if not keys:
-            del self._waiting[host]
+        if keys:
+            self._waiting[host] = keys
         delivery = self._due.pop(key)
         self._count += 1
         self._busy[host] = self._busy.get(host, 0) + 1
@@ -136,6 +141,7 @@ class WebhookSender:
             log.error("a webhook could not be sent", subscription=delivery.id, exc_info=error)
             subscriptions.failed(delivery, "internal error: see the log of the server")
             return
+        self._results["failed" if result.error else "accepted"] += 1
         if result.error:
             subscriptions.failed(delivery, result.error)
         else:

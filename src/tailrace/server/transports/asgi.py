@@ -21,20 +21,20 @@ import structlog
 
 from tailrace.engine.engine import Engine
 from tailrace.protocol.errors import Refusal
-from tailrace.server.errors import BodyIncomplete, BodyTooLarge, MalformedRequest
+from tailrace.server.errors import BodyIncomplete, MalformedRequest
 from tailrace.server.headers import COMMON
 from tailrace.server.lifecycle import open_store
-from tailrace.server.message import BodySink, Frame, LiveBody, Request, Response
+from tailrace.server.message import Frame, LiveBody, Request, Response
 from tailrace.server.problem import problem
 from tailrace.server.service import Service, clock_ms
 from tailrace.server.settings import Settings, load_settings
+from tailrace.server.transports.asgi_body import Receive, collect_body, stream_body
 from tailrace.server.transports.asgi_hosts import StopSignals, keep_trailers_apart
 from tailrace.server.transports.framing import check_framing, check_sizes
 
 __all__ = ["TailraceApp", "create_app"]
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _BUFFER_BYTES_HIGH: Final = 256 << 10
@@ -136,9 +136,9 @@ class TailraceApp:
             if request.method in ("PUT", "POST"):
                 request.sink = service.receive(request, first=True, large=True)
             if request.sink is not None:
-                complete = await _stream_body(request, request.sink, receive)
+                complete = await stream_body(request, request.sink, receive)
             else:
-                complete = await _collect_body(request, receive, self.settings.body_bytes_max)
+                complete = await collect_body(request, receive, self.settings.body_bytes_max)
         except Refusal as refusal:
             service.metrics.count_refusal(refusal.code)
             close = close or isinstance(refusal, BodyIncomplete)
@@ -185,68 +185,6 @@ class _AsgiRequest(Request):
     """A request with the scheme and the mount prefix of its scope."""
 
     __slots__ = ("prefix", "scheme")
-
-
-async def _stream_body(request: Request, sink: BodySink, receive: Receive) -> bool:
-    """Write the body to a sink; false if the peer went away before it was complete."""
-    room = asyncio.Event()
-    sink.drained = room.set
-    try:
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                sink.cancel()
-                return False
-            if piece := message.get("body", b""):
-                sink.write(piece)
-            if not message.get("more_body", False):
-                _check_length(request, sink.size)
-                return True
-            while sink.blocked:
-                room.clear()
-                await room.wait()
-    except BaseException:
-        sink.cancel()
-        raise
-
-
-async def _collect_body(request: Request, receive: Receive, bytes_max: int) -> bool:
-    """Collect the whole body; false if the peer went away before it was complete."""
-    if int(request.headers.get(b"content-length", b"0")) > bytes_max:
-        raise BodyTooLarge(bytes_max)
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return False
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > bytes_max:
-            raise BodyTooLarge(bytes_max)
-        pieces.append(piece)
-        if not message.get("more_body", False):
-            request.body = b"".join(pieces)
-            _check_length(request, size)
-            return True
-
-
-def _check_length(request: Request, size: int) -> None:
-    """
-    Refuse a body of another length than announced.
-
-    Some servers drop the body of a request with an Upgrade header, such as the one for HTTP/2 that
-    curl and Java send, and pass on an empty one.
-    """
-    headers = request.headers
-    upgrades = b"upgrade" in headers
-    advice = " without its Upgrade header" if upgrades else ""
-    length = headers.get(b"content-length")
-    if length is not None:
-        if size != int(length):
-            raise BodyIncomplete(f"has {size} bytes instead of {int(length)}", advice)
-    elif upgrades and not size and b"transfer-encoding" in headers:
-        raise BodyIncomplete("did not arrive", advice)
 
 
 def _request(scope: Scope) -> Request:

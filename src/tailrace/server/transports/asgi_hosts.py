@@ -69,11 +69,10 @@ class StopSignals:
                 signal.signal(number, self._handle)
 
     def restore(self) -> None:
-        """Remove the handlers, unless others were installed meanwhile."""
+        """Remove the handlers; those installed meanwhile may call ours, which stay as they are."""
         for number, before in self._before.items():
             if signal.getsignal(number) == self._handle:
                 signal.signal(number, before)
-        self._before.clear()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         with suppress(RuntimeError):

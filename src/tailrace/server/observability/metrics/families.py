@@ -22,17 +22,22 @@ from tailrace import __version__
 from tailrace.engine import errors as engine_errors
 from tailrace.engine.meters import OTHER, Histogram
 from tailrace.protocol import errors as protocol_errors
+from tailrace.protocol import subscription_errors
 from tailrace.protocol.errors import Refusal
 from tailrace.server import errors as server_errors
 from tailrace.server.guard.access import errors as access_errors
 from tailrace.server.guard.limits import errors as limits_errors
+from tailrace.server.subscriptions import errors as webhook_errors
 
 if TYPE_CHECKING:
     from tailrace.server.observability.metrics.metrics import Metrics
 
 __all__ = ["HELP", "add_log", "collect"]
 
-_ERRORS: Final = (protocol_errors, engine_errors, server_errors, access_errors, limits_errors)
+_ERRORS: Final = (
+    protocol_errors, engine_errors, server_errors, access_errors, limits_errors,
+    subscription_errors, webhook_errors,
+)  # fmt: skip
 _CODES: Final = sorted(
     value.code
     for module in _ERRORS
@@ -66,6 +71,8 @@ HELP: Final = {
     "tailrace_bucket_streams": "Streams of a bucket.",
     "tailrace_bucket_bytes": "Bytes that the streams of a bucket hold.",
     "tailrace_bucket_appends_total": "Appends to streams of a bucket.",
+    "tailrace_subscriptions": "Subscriptions.",
+    "tailrace_webhooks_total": "Attempts to send a webhook, by result.",
 }
 
 
@@ -78,6 +85,7 @@ _LABELS: Final = {
     "tailrace_bucket_streams": ("bucket",),
     "tailrace_bucket_bytes": ("bucket",),
     "tailrace_bucket_appends_total": ("bucket",),
+    "tailrace_webhooks_total": ("result",),
 }
 
 
@@ -122,7 +130,11 @@ def _values(metrics: "Metrics") -> dict[str, Any]:
         "tailrace_append_seconds": metrics.append_s,
         "tailrace_appended_bytes_total": meters.appended_bytes,
         "tailrace_appended_messages_total": meters.appended_messages,
-        "tailrace_read_bytes_total": {**metrics.read_bytes, "sse": live.sent_bytes},
+        "tailrace_read_bytes_total": {
+            **metrics.read_bytes,
+            "read": metrics.read_bytes["read"] + live.reads.compressed_bytes,
+            "sse": live.sent_bytes,
+        },
         "tailrace_commits_total": meters.commits,
         "tailrace_commit_batch_records": meters.commit_records,
         "tailrace_commit_sync_seconds": meters.sync_s,
@@ -144,6 +156,8 @@ def _values(metrics: "Metrics") -> dict[str, Any]:
         },
         "tailrace_bucket_bytes": {**sizes, OTHER: meters.bucketed_bytes - sum(sizes.values())},
         "tailrace_bucket_appends_total": {**appends, OTHER: meters.other_appends},
+        "tailrace_subscriptions": len(engine.subscriptions.records.entries),
+        "tailrace_webhooks_total": metrics.webhooks,
     }
 
 

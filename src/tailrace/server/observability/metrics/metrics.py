@@ -50,6 +50,7 @@ class Metrics:
         self.refusals: defaultdict[str, int] = defaultdict(int)
         self.append_s = Histogram(LATENCY_S)
         self.read_bytes: dict[str, int] = dict.fromkeys(sorted(_READS), 0)
+        self.webhooks = {"accepted": 0, "failed": 0}
         self.connections: Callable[[], int] = lambda: 0
         """Returns the number of open connections; set by the transport."""
         engine.commit.meters.count_buckets(engine.store, settings.metrics_buckets_max)

@@ -45,6 +45,7 @@ GUARDED_BYTES_MIN: Final = 64 << 10
 """The same with access control or limits: it bounds the memory of refused requests."""
 
 _HOP_HEADERS: Final = frozenset((b"connection", b"upgrade", b"http2-settings", b"expect"))
+_PERSISTENCE: Final = frozenset((b"close", b"keep-alive"))
 _METHODS: Final = {
     name.encode(): name for name in ("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS")
 }
@@ -154,6 +155,10 @@ class RequestReader(ABC):
         version = self._parser.get_http_version().encode()
         head = b"%b %b HTTP/%b\r\n" % (method, self._url, version)
         head += b"".join(b"%b: %b\r\n" % item for item in headers)
+        options = self._headers.get(b"connection", b"").lower().split(b",")
+        # Whether the connection ends after this request is still up to the client.
+        for option in _PERSISTENCE.intersection(map(bytes.strip, options)):
+            head += b"connection: %b\r\n" % option
         # In the new head, repeated headers are already joined.
         self._carried = self._repeated
         self._parser = httptools.HttpRequestParser(self)

@@ -9,6 +9,7 @@ import { streamList } from "./lists.js";
 import { parse } from "./routes.js";
 import { Sidebar } from "./sidebar.js";
 import { StreamView } from "./stream.js";
+import { subscriptions } from "./subscriptions.js";
 
 const THEME = "tailrace-theme";
 const THEMES = { auto: "Auto", light: "Light", dark: "Dark" };
@@ -37,6 +38,7 @@ function view(route, signal) {
     });
   }
   if (route.view === "stream") return new StreamView({ ...route, signal });
+  if (route.view === "subscriptions") return subscriptions(signal);
   return dashboard(signal);
 }
 
@@ -44,6 +46,7 @@ const titles = {
   list: ({ bucket }) => (bucket === null ? "Base paths" : bucket),
   stream: ({ id }) => id,
   dashboard: () => "Dashboard",
+  subscriptions: () => "Subscriptions",
   home: () => "",
 };
 
@@ -55,7 +58,11 @@ function render() {
   document.title = title ? `${title} – Tailrace` : "Tailrace";
   layout.dataset.view = route.view;
   byId("nav-dashboard").toggleAttribute("data-current", route.view === "dashboard");
-  byId("nav-streams").toggleAttribute("data-current", route.view !== "dashboard");
+  byId("nav-subscriptions").toggleAttribute("data-current", route.view === "subscriptions");
+  byId("nav-streams").toggleAttribute(
+    "data-current",
+    !["dashboard", "subscriptions"].includes(route.view),
+  );
   sidebar.mark(route.bucket);
   const { signal } = current;
   const made = view(route, signal);

@@ -20,6 +20,7 @@ export function parse(hash) {
   const prefix = new URLSearchParams(query ?? "").get("prefix") ?? "";
   const [surface, first, second] = parts;
   if (surface === "dashboard") return { view: "dashboard" };
+  if (surface === "subscriptions") return { view: "subscriptions" };
   if (surface === "p")
     return first
       ? { view: "stream", bucket: null, id: first }
