@@ -13,6 +13,7 @@ from tailrace.engine.codec import (
     lengths_of,
 )
 from tailrace.engine.rocks.store import FORMAT_VERSION
+from tailrace.protocol.fork import ForkOrigin, Segment, pack_segments
 from tailrace.protocol.limits import (
     PRODUCER_ID_BYTES_MAX,
     PRODUCER_INTEGER_MAX,
@@ -194,6 +195,30 @@ class TestGoldenBytes:
         golden = bytes.fromhex(
             "9fc4036b 657903a3 612f6201 0203c0c0 9209cd01 2c920207 c2c0c080 98020704 cd01f4a3"
             "632f64c4 04ababab abc305"
+        )
+        assert encode_state(b"key", state) == golden
+        assert decode_state(golden) == state
+
+    def test_a_state_with_forks(self) -> None:
+        point = Offset(1, 4)
+        segments = pack_segments([Segment(1, point)])
+        state = StreamState(
+            id=3,
+            content_type="text/plain",
+            json=False,
+            created_at=1,
+            touched_at=2,
+            written_at=3,
+            tail=Offset(2, 300),
+            fork=ForkOrigin(b"src", 1, point, 2, point, 9, segments),
+            forks=5,
+            deleted=True,
+            held=258,
+        )
+        golden = bytes.fromhex(
+            "dc0013c4 036b6579 03aa7465 78742f70 6c61696e 010203c0 c09202cd 012c9200 00c2c0c0"
+            "80c097c4 03737263 01920104 02920104 09c41800 00000000 00000100 00000000 00000100"
+            "00000000 00000405 c3cd0102"
         )
         assert encode_state(b"key", state) == golden
         assert decode_state(golden) == state

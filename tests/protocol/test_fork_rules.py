@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from tailrace.protocol.fork import ForkOrigin, Segment, pack_segments
+from tailrace.protocol.limits import FORK_SEGMENTS_MAX
 from tailrace.protocol.machine import Effect, apply, decide
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import ProducerHeaders
@@ -202,6 +203,19 @@ def test_a_fork_of_a_fork_refers_to_where_the_data_is_stored(source: StreamState
     # A source that stores nothing of its own is not mentioned.
     bare = forked(forked(source, number=7), number=8)
     assert segments(bare) == [Segment(1, Offset(2, 5))]
+
+
+def test_a_chain_has_a_limit(source: StreamState) -> None:
+    """Only segments count: forks that append nothing of their own add none."""
+    end = source.tail
+    many = [Segment(number, Offset(number, number)) for number in range(1, FORK_SEGMENTS_MAX)]
+    last = Offset(FORK_SEGMENTS_MAX - 1, FORK_SEGMENTS_MAX - 1)
+    deep = ForkOrigin(KEY, 9, last, 0, last, None, pack_segments(many))
+    state = replace(source, fork=deep, tail=Offset(last.message + 1, last.byte + end.byte))
+    assert len(segments(forked(state))) == FORK_SEGMENTS_MAX
+    deeper = replace(state, fork=replace(deep, inherited=deep.inherited + deep.inherited[-24:]))
+    assert code(None, fork(deeper)) == (409, "fork-too-deep")
+    assert len(segments(forked(deeper, offset=last))) == FORK_SEGMENTS_MAX
 
 
 def test_segments_are_found_by_their_bytes() -> None:

@@ -192,24 +192,6 @@ def test_small_chunks_cross_the_boundary(short: Api) -> None:
     assert short.read_all(path) == b"a" * 60 + b"b" * 180 + b"c" * 180
 
 
-def test_one_read_returns_all_of_a_large_fork(api: Api) -> None:
-    """The response is streamed: its length is known before what is inherited is read."""
-    batch = [{"n": number, "pad": "p" * 300} for number in range(2000)]
-    source = api.create(JSON, json.dumps(batch).encode())
-    path = source
-    for level in range(4):
-        path = fork(api, path, json.dumps([level]).encode())
-        api.append(path, json.dumps(batch).encode(), content_type=JSON)
-    response = api.get(path)
-    assert len(response.body) > 3 << 20
-    assert response.headers["content-length"] == str(len(response.body))
-    expected = list(batch)
-    for level in range(4):
-        expected += [level, *batch]
-    assert json.loads(response.body) == expected
-    assert response.headers["stream-next-offset"] == api.tail(path)
-
-
 def test_etags_are_those_of_the_fork(api: Api) -> None:
     source = api.create(body=b"abc")
     first, second = fork(api, source), fork(api, source)

@@ -21,6 +21,7 @@ __all__ = [
     "ForkSourceGone",
     "ForkSourceNotFound",
     "ForkSubOffsetBeyond",
+    "ForkTooDeep",
     "HeaderInvalid",
     "JsonInvalid",
     "NameInvalid",
@@ -224,6 +225,19 @@ class ForkSubOffsetBeyond(Refusal):
     token: str
     available: int
     unit: str
+
+
+class ForkTooDeep(Refusal):
+    """The source inherits from too many streams."""
+
+    status = 409
+    code = "fork-too-deep"
+    title = "Chain of forks is too long"
+    message = (
+        "a fork may inherit from {segments_max} streams: fork at an earlier offset, or copy the "
+        "source to a new stream"
+    )
+    segments_max: int
 
 
 class StreamClosed(Refusal):

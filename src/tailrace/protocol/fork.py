@@ -13,11 +13,12 @@ from msgspec import Struct
 
 from tailrace.protocol.offset import Offset
 
-__all__ = ["ForkOrigin", "Segment", "pack_segments"]
+__all__ = ["SEGMENT_BYTES", "ForkOrigin", "Segment", "pack_segments"]
 
 # The id of the stream, and the message and the byte of the end. Packed, because a cached stream
 # may have a thousand of them.
 _SEGMENT: Final = Form(">QQQ")
+SEGMENT_BYTES: Final = _SEGMENT.size
 
 
 class Segment(NamedTuple):
@@ -49,14 +50,14 @@ class ForkOrigin(Struct, frozen=True, array_like=True, gc=False):
 
     def segments(self, start: int = 0) -> Iterator[Segment]:
         """The segments from the one that contains a byte on."""
-        for index in range(self._first(start), len(self.inherited) // _SEGMENT.size):
+        for index in range(self._first(start), len(self.inherited) // SEGMENT_BYTES):
             yield self._segment(index)
 
     def inherited_until(self, start: Offset, end: Offset) -> bytes:
         """The segments between two offsets, as a fork of this fork inherits them."""
         first, last = self._first(start.byte), self._first(end.byte)
-        packed = self.inherited[first * _SEGMENT.size : last * _SEGMENT.size]
-        if last < len(self.inherited) // _SEGMENT.size:
+        packed = self.inherited[first * SEGMENT_BYTES : last * SEGMENT_BYTES]
+        if last < len(self.inherited) // SEGMENT_BYTES:
             segment = self._segment(last)
             begin = self._segment(last - 1).end if last else start
             if max(begin, start) < end:
@@ -64,12 +65,12 @@ class ForkOrigin(Struct, frozen=True, array_like=True, gc=False):
         return packed
 
     def _segment(self, index: int) -> Segment:
-        stream_id, message, byte = _SEGMENT.unpack_from(self.inherited, index * _SEGMENT.size)
+        stream_id, message, byte = _SEGMENT.unpack_from(self.inherited, index * SEGMENT_BYTES)
         return Segment(stream_id, Offset(message, byte))
 
     def _first(self, byte: int) -> int:
         """The index of the first segment that ends after a byte."""
-        low, high = 0, len(self.inherited) // _SEGMENT.size
+        low, high = 0, len(self.inherited) // SEGMENT_BYTES
         while low < high:
             middle = (low + high) // 2
             if self._segment(middle).end.byte > byte:

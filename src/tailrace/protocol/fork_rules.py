@@ -7,6 +7,7 @@ The rules of forks (forks, today.md). A PUT with `Stream-Forked-From` is refused
     a Content-Type is the source's   409
     the offset is retained           410; past the tail, or no boundary: 400
     the sub-offset is within data    400
+    the chain is not too long        409
 """
 
 from typing import NamedTuple
@@ -17,13 +18,15 @@ from tailrace.protocol.errors import (
     ForkSourceGone,
     ForkSourceNotFound,
     ForkSubOffsetBeyond,
+    ForkTooDeep,
     OffsetBeyondTail,
     OffsetGone,
     OffsetMisaligned,
     Refusal,
     StreamExists,
 )
-from tailrace.protocol.fork import ForkOrigin, Segment, pack_segments
+from tailrace.protocol.fork import SEGMENT_BYTES, ForkOrigin, Segment, pack_segments
+from tailrace.protocol.limits import FORK_SEGMENTS_MAX
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import Create, ForkRequest, StreamState
 
@@ -86,6 +89,8 @@ def _segments(source: StreamState, point: Offset) -> bytes:
     packed = b"" if source.fork is None else source.fork.inherited_until(source.earliest, point)
     if point > max(source.begins, source.earliest):
         packed += pack_segments([Segment(source.id, point)])
+    if len(packed) > FORK_SEGMENTS_MAX * SEGMENT_BYTES:
+        raise ForkTooDeep(FORK_SEGMENTS_MAX)
     return packed
 
 

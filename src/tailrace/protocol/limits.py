@@ -14,5 +14,7 @@ STREAM_ID_BYTES_MAX: Final = 122
 BUCKETED_KEY_BYTES_MAX: Final = 122
 # Each message of an array takes up to a hundred bytes of memory while it is split.
 JSON_MESSAGES_MAX: Final = 1_000_000
+# 24 bytes each, in every checkpoint of a fork.
+FORK_SEGMENTS_MAX: Final = 16_384
 # 100 years: more is a typing error, and must not overflow a timestamp.
 TTL_S_MAX: Final = 100 * 365 * 86_400

@@ -48,7 +48,7 @@ class WriteHandlers:
         fork = None
         if not _FORK_HEADERS.isdisjoint(headers):
             fork = parse_fork(request, self._root)
-            if fork is not None and b"content-type" not in headers:
+            if fork is not None and not headers.get(b"content-type"):
                 content_type = None
         ttl = _text(headers.get(b"stream-ttl"), "Stream-TTL")
         expires_at = _text(headers.get(b"stream-expires-at"), "Stream-Expires-At")

@@ -9,7 +9,7 @@ of an entry, the service its handlers, the metrics its name.
 Operations that a request must be granted:
 
     resource              GET, HEAD     PUT         POST      DELETE
-    a stream              read          create      append    delete       closing is appending
+    a stream              read          create (2)  append    delete       closing is appending
     a snapshot            read          snapshot              snapshot
     latest, bootstrap     read
     a bucket              read          create                delete
@@ -22,6 +22,7 @@ Operations that a request must be granted:
     the rest              none: /-/health, /-/ready, /-/ui/, OPTIONS, unknown paths under /-/
 
 (1) `IDENTIFIED`: any principal. The handler checks each stream and leaves out what it may not read.
+(2) A fork needs read on its source too: see `handlers.fork_headers`.
 (2) On at least one stream of the bucket or the base surface; the handler checks that the grants
     cover the whole subscription.
 (3) None: the handler checks the token of the lease, which is not one of the access file.
