@@ -39,7 +39,7 @@ test: $(TEST_SETUP) ## Run the tests to pass before each push (some: make test P
 
 # Spark clusters get the machine to themselves. The second run happens even if the first one fails.
 # Status 5, no tests, is no failure: PYTEST_ARGS may select tests of one run only.
-test-all: $(TEST_SETUP) ## Run every test: all kinds of servers, long kills, clusters (installs Debian packages)
+test-all: $(TEST_SETUP) tests/ecosystem/node_modules/.stamp ## Run every test: all kinds of servers, long kills, clusters (installs Debian packages)
 	@$(DEBIAN) chromium nginx wrk
 	@status=0; \
 	$(PYTEST) -n 0 --all-tests tests/spark/cluster $(PYTEST_ARGS) || test $$? -eq 5 || status=1; \
@@ -83,7 +83,7 @@ lock: $(VENV)/.venv-stamp ## Compile requirements/*.txt from pyproject.toml
 	$(UV_COMPILE) --extra all --group dev --upgrade --constraint requirements/run.txt --output-file requirements/dev.txt
 
 clean: ## Remove the virtual environment, node_modules and tool caches (not ./data)
-	rm -rf $(VENV) tests/conformance/node_modules tests/reference/node_modules build dist
+	rm -rf $(VENV) tests/conformance/node_modules tests/reference/node_modules tests/ecosystem/node_modules build dist
 	rm -rf benchmarks/reference/node_modules benchmarks/clients/node_modules benchmarks/clients/.venv-official
 	rm -rf .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -32,6 +32,8 @@ class Sizes:
     json_warm_up_batches: int
     catchup_bytes: int
     catchup_passes: int
+    slow_readers: int
+    slow_seconds: int
     sse_subscribers: int
     sse_seconds: int
     create_repeats: int
@@ -42,6 +44,8 @@ class Sizes:
     growth_seconds: int
     bootstrap_clients: int
     bootstraps: int
+    forked_bytes: int
+    forks: int
     listed_streams: int
     snapshot_bytes: int
     snapshot_seconds: int
@@ -72,6 +76,8 @@ FULL = Sizes(
     json_warm_up_batches=10,
     catchup_bytes=60_000_000,
     catchup_passes=3,
+    slow_readers=200,
+    slow_seconds=10,
     sse_subscribers=1_000,
     sse_seconds=10,
     create_repeats=5,
@@ -82,6 +88,8 @@ FULL = Sizes(
     growth_seconds=8,
     bootstrap_clients=100,
     bootstraps=2_000,
+    forked_bytes=1_000_000_000,
+    forks=300,
     listed_streams=1_000_000,
     snapshot_bytes=1 << 30,
     snapshot_seconds=8,
@@ -112,6 +120,8 @@ QUICK = Sizes(
     json_warm_up_batches=5,
     catchup_bytes=60_000_000,
     catchup_passes=2,
+    slow_readers=200,
+    slow_seconds=5,
     sse_subscribers=1_000,
     sse_seconds=5,
     create_repeats=3,
@@ -122,6 +132,8 @@ QUICK = Sizes(
     growth_seconds=4,
     bootstrap_clients=100,
     bootstraps=1_000,
+    forked_bytes=1_000_000_000,
+    forks=100,
     listed_streams=100_000,
     snapshot_bytes=1 << 30,
     snapshot_seconds=8,
@@ -152,6 +164,8 @@ SMOKE = Sizes(
     json_warm_up_batches=1,
     catchup_bytes=1_000_000,
     catchup_passes=1,
+    slow_readers=10,
+    slow_seconds=1,
     sse_subscribers=100,
     sse_seconds=2,
     create_repeats=1,
@@ -162,6 +176,8 @@ SMOKE = Sizes(
     growth_seconds=1,
     bootstrap_clients=20,
     bootstraps=100,
+    forked_bytes=3_145_728,
+    forks=5,
     listed_streams=3_000,
     snapshot_bytes=8 << 20,
     snapshot_seconds=1,

@@ -112,6 +112,11 @@ def command(directory: Path) -> list[str]:
 
 def write(directory: Path, changes: Changes, *, connections: int = 4096) -> None:
     """Write both configuration files, for :func:`command`."""
+    write_text(directory, changed(SHIPPED.read_text(), directory, changes), connections)
+
+
+def write_text(directory: Path, text: str, connections: int = 4096) -> None:
+    """Write the configuration files, with a text instead of the shipped file."""
     directory.mkdir(parents=True, exist_ok=True)
     # By default the workers of root run as a user who cannot read root's directories.
     user = "user root;" if os.geteuid() == 0 else ""
@@ -119,7 +124,7 @@ def write(directory: Path, changes: Changes, *, connections: int = 4096) -> None
         user=user, directory=directory, files=connections + 64, connections=connections
     )
     (directory / "nginx.conf").write_text(main)
-    (directory / "tailrace.conf").write_text(changed(SHIPPED.read_text(), directory, changes))
+    (directory / "tailrace.conf").write_text(text)
 
 
 @contextmanager
@@ -136,11 +141,18 @@ def running(
     port = free_port()
     changes = Changes(origin, f"127.0.0.1:{port}", tls, short_polls, by_principal)
     write(directory, changes, connections=connections)
+    with started(directory, port):
+        yield port
+
+
+@contextmanager
+def started(directory: Path, port: int) -> Iterator[None]:
+    """Run nginx on the configuration in a directory, which listens on a port."""
     with (directory / "output").open("wb") as output:
         process = subprocess.Popen(command(directory), stdout=output, stderr=output)
     try:
         _wait(process, port, directory)
-        yield port
+        yield
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(START_SECONDS)

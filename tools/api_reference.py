@@ -70,6 +70,7 @@ def _page(sources: Sources) -> Iterator[str]:
     yield from _class(sources, "Retry")
     yield "## Streams\n"
     yield from _class(sources, "Stream", "AsyncStream")
+    yield from _class(sources, "Reading", "AsyncReading")
     yield "## Producers\n"
     yield from _class(sources, "Producer", "AsyncProducer")
     yield from _class(sources, "Delivery")
@@ -213,7 +214,7 @@ def _result(function: _Function) -> str:
     text = ast.unparse(function.returns) if function.returns is not None else "None"
     text = text.strip("'")
     text = re.sub(r"^Flow\[(.*)\]$", r"\1", text)
-    text = re.sub(r"^Items\[(.*)\]$", r"Iterator[\1]", text)
+    text = re.sub(r"^Items\[(.*)\]$", r"Reading[\1]", text)
     return {"S": "Stream", "B": "Bucket"}.get(text, text)
 
 

@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from durable_streams import (  # type: ignore[import-not-found]
+from durable_streams import (
     AsyncDurableStream,
     DurableStream,
     astream,

@@ -12,10 +12,12 @@ from tests.support.server import REPO_ROOT
 # Without nginx `collapse` reports that, and measures nothing.
 SLOW = (
     "catchup",
+    "slow_readers",
     "sse_fanout",
     "collapse",
     "creates",
     "bootstrap",
+    "forks",
     "listing",
     "hostile",
     "many_streams",

@@ -61,7 +61,7 @@ def interruptible() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """Responses have small chunks and live connections are short, so that every test has both."""
-    options = ("--sse-s", "0.5", "--chunk-bytes", "1000")
+    options = ("--sse-s", "0.5", "--chunk-bytes", "1000", "--read-bytes-max", "1000")
     with ServerProcess(tmp_path_factory.mktemp("cli"), *options) as running:
         yield running
 

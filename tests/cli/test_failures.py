@@ -12,6 +12,7 @@ from tailrace.client import Client
 from tailrace.exceptions import ExitCode
 from tests.cli.conftest import Run
 
+DRIVER = "tailrace.client.sync.driver._Exchange"
 NOWHERE = "http://127.0.0.1:1"
 
 
@@ -89,7 +90,7 @@ def test_a_long_retry_after_is_not_waited_for(
     run: Run, responding: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("time.sleep", pauses.append)
+    monkeypatch.setattr(f"{DRIVER}.wait", lambda _, seconds: pauses.append(seconds))
     done = run("head", "x", url=responding(503, {"Retry-After": "1000"}))
     assert done.code == ExitCode.FAILED
     assert len(pauses) == 4 and max(pauses) <= 1.0
@@ -230,6 +231,6 @@ def test_bootstrap_gives_up_as_soon_as_other_commands(
 ) -> None:
     """Nested retries would be twenty-five attempts."""
     pauses: list[float] = []
-    monkeypatch.setattr("time.sleep", pauses.append)
+    monkeypatch.setattr(f"{DRIVER}.wait", lambda _, seconds: pauses.append(seconds))
     assert run("bootstrap", "x", "-b", "buck", url=NOWHERE).code == 5
     assert len(pauses) == 4

@@ -204,12 +204,11 @@ def test_rm_deletes_several_streams(run: Run, bucket: str) -> None:
     assert run("rm", "a", "b", "-b", bucket).code == 3
 
 
-def test_half_a_surrogate_pair_is_not_json(run: Run, name: str) -> None:
-    """Rejected before any value is sent."""
+def test_half_a_surrogate_pair_is_json(run: Run, name: str) -> None:
+    """It is stored and returned as it was sent."""
     run("create", name, "--json")
-    done = run("append", name, "1", '"\\ud800"')
-    assert (done.code, run("read", name).out) == (1, b"")
-    assert done.err.startswith("tailrace: value 2 is not JSON: ")
+    assert run("append", name, "1", '"\\ud800"').code == 0
+    assert run("read", name).lines == ["1", '"\\ud800"']
 
 
 def test_the_unit_of_one_message_is_singular(run: Run, name: str) -> None:
@@ -228,3 +227,39 @@ def test_rm_continues_after_a_stream_that_does_not_exist(run: Run, bucket: str) 
 def test_rm_without_a_server_lists_what_is_not_deleted(run: Run) -> None:
     done = run("rm", "a", "b", "--retries", "0", url="http://127.0.0.1:1")
     assert (done.code, "; not deleted: a, b\n" in done.err) == (5, True)
+
+
+def test_a_fork_shares_the_content_of_its_source(run: Run, name: str) -> None:
+    target = f"{name}-fork"
+    assert run("create", name, "--json").code == 0
+    assert run("append", name, "1", "2").code == 0
+    assert run("fork", name, target).code == 0
+    assert run("append", name, "3").code == 0
+    assert run("append", target, "4").code == 0
+    assert run("read", target).lines == ["1", "2", "4"]
+    # The same fork again succeeds, another one does not.
+    assert run("fork", name, target).code == 0
+    other = run("fork", name, target, "--offset", "0" * 16 + "_" + "0" * 16)
+    assert other.code == 4
+    # The source is kept for its fork.
+    assert run("rm", name).code == 0
+    gone = run("read", name)
+    assert gone.code == 3
+    assert "kept" in gone.err or "forks" in gone.err
+    assert run("head", name).code == 3
+    assert run("read", target).lines == ["1", "2", "4"]
+
+
+def test_a_fork_at_an_offset_and_a_sub_offset(run: Run, name: str) -> None:
+    assert run("create", name).code == 0
+    assert run("append", name, "hello").code == 0
+    at = "0" * 16 + "_" + "0" * 16
+    assert run("fork", name, f"{name}-2", "--offset", at, "--sub-offset", "4").code == 0
+    assert run("read", f"{name}-2").out == b"hell"
+    beyond = run("fork", name, f"{name}-3", "--offset", at, "--sub-offset", "9")
+    assert beyond.code == 1
+    assert "Stream-Fork-Sub-Offset" in beyond.err
+    assert run("fork", name, f"{name}-3", "--sub-offset", "1").code == 2
+    missing = run("fork", f"{name}-nothing", f"{name}-3")
+    assert missing.code == 3
+    assert "no such stream" in missing.err

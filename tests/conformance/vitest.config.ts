@@ -8,8 +8,6 @@ export default defineConfig({
     include: ["conformance.test.ts"],
     reporters: ["json"],
     outputFile: { json: resultFile },
-    // Groups of protocol parts that Tailrace does not offer are not run.
-    testNamePattern: /^(?!Fork - )/,
     // One file, tests in order: several of them measure time.
     fileParallelism: false,
     // The suite's own time limits are a few seconds, which a busy machine may exceed once.

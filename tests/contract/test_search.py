@@ -7,6 +7,7 @@ random appends, some of them trimmed by a snapshot inside a batch, and a plain l
 
 import hashlib
 import json
+from random import Random
 from typing import NamedTuple
 
 import pytest
@@ -14,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailrace.engine.errors import StorageDamaged
-from tailrace.engine.search import find_byte, find_message, find_time
+from tailrace.engine.search import align, end_within, find_byte, find_message, find_time
+from tailrace.protocol.errors import OffsetBeyondTail, OffsetGone
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import Publish, SnapshotInfo, StreamState
 from tests.contract.conftest import OpenWorld
@@ -87,6 +89,49 @@ def test_a_search_finds_what_a_walk_finds(
         later = [item.start for item in messages if item.time >= time]
         expected = max(earliest, later[0]) if later else tail
         assert find_time(world.store, state, time) == expected
+    world.delete(KEY)
+    world.now = START_MS
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(appends=APPENDS, cut=st.floats(0, 1), seed=st.integers(0, 1000))
+def test_a_read_starts_and_ends_where_a_walk_says(
+    world: World, appends: list[tuple[list[int], int]], cut: float, seed: int
+) -> None:
+    """The last boundary at or before an offset, and the last one within a size."""
+    numbers = Random(seed)
+    messages = fill(world, appends)
+    boundaries = [START, *(message.end for message in messages)]
+    if cut > 0.5:
+        boundaries = boundaries[int((len(boundaries) - 1) * (cut - 0.5) * 2) :]
+        trim(world, boundaries[0])
+        world.sweep()
+    state = world.find(KEY)
+    earliest, tail = boundaries[0], boundaries[-1]
+    for _ in range(30):
+        message = numbers.randint(0, tail.message + 2)
+        offset = Offset(message, numbers.randint(0, tail.byte + 3))
+        if offset.message > tail.message or offset.byte > tail.byte + 1:
+            with pytest.raises(OffsetBeyondTail):
+                align(world.store, state, offset)
+        elif offset.message < earliest.message or offset.byte < earliest.byte:
+            with pytest.raises(OffsetGone):
+                align(world.store, state, offset)
+        else:
+            expected = max(
+                at for at in boundaries if at.message <= message and at.byte <= offset.byte
+            )
+            assert align(world.store, state, offset) == expected
+    for start in boundaries:
+        size = numbers.randint(1, tail.byte + 2)
+        within = [at for at in boundaries if start < at and at.byte - start.byte <= size]
+        after = [at for at in boundaries if start < at]
+        expected = within[-1] if within else after[0] if after else start
+        assert end_within(world.store, state, start, size) == expected
     world.delete(KEY)
     world.now = START_MS
 

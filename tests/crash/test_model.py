@@ -426,7 +426,8 @@ class ExtensionsAgainstModel(RuleBasedStateMachine):
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    with SweepingServer(tmp_path / "data", "--chunk-bytes", str(CHUNK_BYTES)) as running:
+    limits = ("--chunk-bytes", str(CHUNK_BYTES), "--read-bytes-max", str(CHUNK_BYTES))
+    with SweepingServer(tmp_path / "data", *limits) as running:
         yield running
 
 

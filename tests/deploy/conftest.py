@@ -68,7 +68,8 @@ def nginx() -> str:
 @pytest.fixture(scope="module")
 def behind(nginx: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedServer]:
     directory = tmp_path_factory.mktemp("behind")
-    options = ("--long-poll-s", POLL_S, "--chunk-bytes", "1000", "--trusted-proxies", "127.0.0.1")
+    options = ("--long-poll-s", POLL_S, "--chunk-bytes", "1000", "--read-bytes-max", "1000",
+               "--trusted-proxies", "127.0.0.1")  # fmt: skip
     with (
         ServerProcess(directory / "data", *options) as server,
         counting(server.port) as wire,

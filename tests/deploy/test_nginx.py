@@ -115,6 +115,31 @@ def test_sse_events_are_not_buffered(behind: ProxiedServer) -> None:
                 seen += next(pieces)
 
 
+@pytest.mark.usefixtures("nginx")
+def test_sse_events_are_not_buffered_by_a_plain_proxy_pass(tmp_path: Path) -> None:
+    """Two lines of configuration: the server's response itself turns buffering off."""
+    port = proxy.free_port()
+    path = STREAM + "plain"
+    with ServerProcess(tmp_path / "data", "--engine", "memory") as server:
+        location = f"location / {{ proxy_pass http://127.0.0.1:{server.port}; }}"
+        text = f"server {{ listen 127.0.0.1:{port}; {location} }}"
+        proxy.write_text(tmp_path / "nginx", text)
+        with proxy.started(tmp_path / "nginx", port), Connection("127.0.0.1", port) as writer:
+            assert writer.request("PUT", path, TEXT).status == 201
+            with Connection("127.0.0.1", port) as reader:
+                reader.send_request("GET", f"{path}?offset=-1&live=sse")
+                head = reader.read_head()
+                assert head.headers["content-type"] == "text/event-stream"
+                pieces = reader.iter_body(head)
+                seen = next(pieces)
+                for text in ("first", "second"):
+                    assert writer.request("POST", path, TEXT, text.encode()).status == 204
+                    # The session ends after a minute: a test that waits for that has failed.
+                    while f"data:{text}\n".encode() not in seen:
+                        seen += next(pieces)
+                assert seen.count(b"event: control") == 3
+
+
 def test_an_upload_is_not_buffered(behind: ProxiedServer) -> None:
     """The server receives the start of a snapshot of 8 MiB before its end is sent."""
     behind.request("PUT", "/uploads", {})

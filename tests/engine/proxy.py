@@ -75,6 +75,9 @@ class StoreProxy(Store):
     def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
         return self.inner.names(prefix, after, count_max)
 
+    def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+        return self.inner.held(first, end, count_max)
+
     def spool(self, snapshot_id: int) -> Spool:
         return self.inner.spool(snapshot_id)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tailrace.protocol.errors import JsonInvalid
 from tailrace.protocol.json_mode import array_parts, split_messages
+from tailrace.protocol.limits import JSON_MESSAGES_MAX
 
 NESTING = 256
 
@@ -88,12 +89,63 @@ def test_what_is_not_json_by_rfc_8259_is_refused(body: bytes) -> None:
         assert caught.value.detail
 
 
-@pytest.mark.parametrize("body", [rb'"\ud800"', rb'["\udc00\ud800"]', rb'{"\udfff":1}'])
-def test_lone_surrogates_are_refused(body: bytes) -> None:
-    """RFC 8259 §8.2 leaves them to us: whatever is stored, every JSON parser reads."""
-    assert json.loads(body) is not None
+@pytest.mark.parametrize(
+    "element",
+    [
+        rb'"\ud83d"',
+        rb'"\uDC00\uD800"',
+        rb'{"\udfff":1}',
+        rb'"\ud83d\u0041"',
+        rb'"\ud83d\ud83d\ude00"',
+        rb'"\\\ud83d"',
+        rb'["\ud83d, [\"", {"a":"\udfff"}]',
+    ],
+)
+def test_escaped_halves_of_surrogate_pairs_are_kept(element: bytes) -> None:
+    """RFC 8259, 8.2: they are valid; a JavaScript string that is cut inside an emoji has them."""
+    assert split(b" [ " + element + b" ,1,\n" + element + b"\t]") == [element, b"1", element]
+    assert split(b"[" + element + b"]") == [element]
+    if element[:1] != b"[":
+        assert split(element + b" ") == [element]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [rb'"\ud83d', rb'["\ud83d",]', rb'"\ud83d\ud8"', rb'"\ud83d\x"', rb"\ud83d", rb'["\ud83d"]]'],
+)
+def test_such_a_half_does_not_make_other_errors_valid(body: bytes) -> None:
     with pytest.raises(JsonInvalid):
         split_messages(body)
+
+
+class TestNumberOfMessages:
+    """The limit counts messages, and not commas inside of them."""
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            b'"' + b"," * JSON_MESSAGES_MAX + b'"',
+            b'"\\",\\\\' + b",[" * JSON_MESSAGES_MAX + b'"',
+            b"[" + b"1," * JSON_MESSAGES_MAX + b"1]",
+            b'{"a,":",","b":[' + b'{"c":[]},' * JSON_MESSAGES_MAX + b"[[[]]]]}",
+        ],
+        ids=["string", "escapes", "array", "object"],
+    )
+    def test_commas_inside_a_message_do_not_count(self, message: bytes) -> None:
+        assert split(b"[" + message + b", 1]") == [message, b"1"]
+
+    @pytest.mark.parametrize("message", [b"1", b'","', b"[1,[2]]"])
+    def test_the_limit(self, message: bytes) -> None:
+        most = b"[" + (message + b",") * (JSON_MESSAGES_MAX - 1) + message
+        assert len(split_messages(most + b"]")) == JSON_MESSAGES_MAX
+        with pytest.raises(JsonInvalid, match="1000000 messages at most"):
+            split_messages(most + b",1]")
+
+    def test_what_is_nested_too_deeply_to_be_counted_is_refused(self) -> None:
+        """Counting takes a bounded time."""
+        body = b"[" + (b"[1," * 300 + b"1" + b"]" * 300 + b",") * 20_000 + b"1]"
+        with pytest.raises(JsonInvalid, match="messages at most"):
+            split_messages(body)
 
 
 @pytest.mark.parametrize("body", [b'{"a":', b"[1, 2", b'{"key": tru}'])
@@ -188,8 +240,11 @@ def test_the_messages_are_what_pythons_json_reads(data: st.DataObject, value: An
         at = body.index(message, at) + len(message)
 
 
-@settings(max_examples=300, deadline=None)
-@given(text=st.text('[]{},:"\\ \t\n019.eE+-truefalsn', max_size=14))
+NOISE = st.sampled_from([*'[]{},:"\\ \t\n019.eE+-truefalsn', r"\ud83d", r"\ude00"])
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=st.lists(NOISE, max_size=14).map("".join))
 def test_the_same_texts_are_json_as_for_pythons_json(text: str) -> None:
     """Goal: neither laxer nor stricter. Method: noise from JSON's own alphabet."""
 

@@ -48,13 +48,15 @@ def test_we_accept_what_orjson_accepts(body: bytes) -> None:
     """
     Goal: no text is stored that is not JSON, and none is refused that is.
 
-    Method: mutate valid texts and compare verdicts, numbers that do not fit a double aside.
+    Method: mutate valid texts and compare verdicts; numbers that do not fit a double and halves of
+    surrogate pairs aside, which `orjson` refuses.
     """
     try:
         orjson.loads(body)
         verdict = True
     except orjson.JSONDecodeError as error:
         assume("infinity" not in str(error))
+        assume(b"\\ud800" not in body)
         verdict = False
     assert accepts(body) == verdict, body
 

@@ -17,7 +17,8 @@ from tests.support.server import AsgiServerProcess, BaseServerProcess, ServerPro
 from tests.support.streams import Api
 
 # Short enough that a test can wait for the end of a long-poll or of an event stream.
-SHORT = ("--long-poll-s", "0.4", "--sse-s", "0.8", "--chunk-bytes", "100")
+SHORT = ("--long-poll-s", "0.4", "--sse-s", "0.8", "--chunk-bytes", "100",
+         "--read-bytes-max", "100")  # fmt: skip
 # Long enough that no long-poll or event stream ends before its test sends data.
 LONG = ("--long-poll-s", "60", "--sse-s", "60")
 SLIDING = ("--ttl", "sliding")

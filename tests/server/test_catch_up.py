@@ -128,7 +128,7 @@ def test_unknown_parameters_are_ignored(api: Api) -> None:
     assert api.get(path, "future=1&offset=-1&x&future=2&=&%ff=%ff").body == b"abc"
 
 
-# -- chunk limits (100 bytes on this server) -------------------------------------------------------
+# -- limits of a response (100 bytes on this server) ----------------------------------------------
 
 
 def test_partial_data_is_neither_up_to_date_nor_closed(short: Api) -> None:
@@ -199,12 +199,12 @@ def test_a_chunk_that_ends_exactly_at_the_tail_is_up_to_date(short: Api) -> None
 
 
 def test_a_message_larger_than_a_chunk_is_returned_whole(api: Api) -> None:
-    """The default chunk is 1 MiB."""
+    """The default chunk of a long-poll is 1 MiB."""
     path = api.create("application/octet-stream")
     data = bytes(range(256)) * (12 << 10)
     api.append(path, data, content_type="application/octet-stream")
     api.append(path, b"after", content_type="application/octet-stream")
-    response = api.get(path)
+    response = api.get(path, "offset=-1&live=long-poll")
     assert response.body == data
     assert "stream-up-to-date" not in response.headers
     assert api.get(path, f"offset={response.headers['stream-next-offset']}").body == b"after"

@@ -159,6 +159,21 @@ def test_streams_in_use_exist_longer_than_their_sliding_ttl(sliding: Api) -> Non
     assert alive == set(uses)
 
 
+def test_an_open_event_stream_keeps_a_sliding_stream_alive(sliding: Api) -> None:
+    """For as long as it is open, and not a heartbeat longer."""
+    path = sliding.create(body=b"x", headers={"Stream-TTL": "1"})
+    later = sliding.create(body=b"x", headers={"Stream-TTL": "3"})
+    with sliding.sse(path) as events:
+        events.until(tail=sliding.tail(path))
+        wait_until_gone(sliding, later)
+        assert sliding.head(path).status == 200
+        # Not by a request, which would restart the TTL itself.
+        assert "streamDeleted" not in events.raw.decode()
+        tail = sliding.append(path, b"still here")
+        assert events.until(tail=tail)[0].data == "still here"
+    wait_until_gone(sliding, path)
+
+
 def test_a_sliding_ttl_does_not_restart_with_head(sliding: Api) -> None:
     path = sliding.create(body=b"x", headers={"Stream-TTL": "1"})
     wait_until_gone(sliding, path)

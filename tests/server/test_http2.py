@@ -128,6 +128,6 @@ async def _live(server: Http2ServerProcess, authority: Authority, count: int) ->
         response = await http2.post(path, content=b"hello", headers=end)
         assert response.status_code == 204
         for text in await asyncio.gather(*readers):
-            assert "event: data\ndata:hello\n\n" in text
+            assert "event: data\ndata:hello\n" in text
             assert '"streamClosed":true' in text
         assert set(await asyncio.gather(*polls)) == {b"hello"}

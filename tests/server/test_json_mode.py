@@ -55,6 +55,8 @@ def test_arrays_are_flattened_by_exactly_one_level(api: Api, body: bytes, respon
         b'{ "inner" :\t[ 1 , 2 ] ,\n"x":{ } }',
         b'"\\u00e4\\/\\n"',
         b'"\\ud83d\\ude00"',
+        b'"\\ud83d"',
+        b'{"\\udc00":"\\ud83d\\u0041"}',
         '"ä😀\u2028"'.encode(),
         b'",],{[\\""',
         b'[1,[2,[3,"]"]]]',

@@ -182,6 +182,16 @@ class TestAbout:
         assert (about["ttl_s"], about["expires_at_ms"], about["remaining_ms"]) == (None,) * 3
         assert (about["snapshot"], about["closed"]) == (None, False)
 
+    def test_the_source_of_a_fork(self, api: Api) -> None:
+        path = stem()
+        root = f"{api.server.base_path}/v1/stream/"
+        source = api.create("text/plain", b"abc", path=f"{root}{path}")
+        assert fetch(api, "about", path=path)["forked_from"] is None
+        fork = {"Stream-Forked-From": source}
+        assert api.request("PUT", f"{root}{path}/fork", fork).status == 201
+        about = fetch(api, "about", path=f"{path}/fork")
+        assert about["forked_from"] == {"stream_id": path, "offset": api.tail(source)}
+
     def test_a_stream_with_an_absolute_expiry(self, api: Api) -> None:
         path = stem()
         headers = {"Stream-Expires-At": "2999-01-01T00:00:00Z"}

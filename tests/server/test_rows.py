@@ -285,3 +285,23 @@ class TestMany:
                 next(connection.iter_body(head))
         assert api.request("DELETE", path).status == 204
         assert [row["status"] for row in rows(api, *requested)] == ["stream-not-found"] * 4
+
+
+def test_the_rows_of_a_fork_are_those_that_it_inherits_and_its_own(api: Api) -> None:
+    bucket = api.new_bucket()
+    source = api.create(JSON, path=api.in_bucket(bucket, "a"))
+    claim = {"Producer-Id": "me", "Producer-Epoch": "0", "Producer-Seq": "0"}
+    api.append(source, b"[1, 2, 3]", claim, content_type=JSON)
+    fork = api.in_bucket(bucket, "b")
+    headers = {"Stream-Forked-From": source, "Stream-Fork-Offset": offset(2, 4)}
+    assert api.request("PUT", fork, headers, b"[4]").status == 201
+    columns = ["stream", "message", "offset", "next_offset", "value", "producer"]
+    found, (end,) = split(rows(api, {"bucket": bucket, "stream": "b"}, columns=columns))
+    assert [row["value"] for row in found] == [b"1", b"2", b"4"]
+    assert [row["message"] for row in found] == [0, 1, 2]
+    assert [row["producer"] for row in found] == ["me", "me", None]
+    assert {row["stream"] for row in found} == {"b"}
+    assert found[-1]["next_offset"] == end["next_offset"] == api.tail(fork)
+    inside = {"bucket": bucket, "stream": "b", "from": offset(1, 2), "until": offset(2, 4)}
+    (row,), _ = split(rows(api, inside, columns=columns))
+    assert row["value"] == b"2"

@@ -100,6 +100,24 @@ def test_preflight_allows_what_the_protocol_uses(api: Api, method: str) -> None:
     assert api.head(path).status == 404
 
 
+@for_each("asked", ["x-request-id", "X-A, traceparent,  content-type", "stream-forked-from"])
+def test_preflight_allows_whatever_is_asked_for(api: Api, asked: str) -> None:
+    """Libraries, proxies and later versions of the protocol have headers of their own."""
+    headers = {**ORIGIN, "Access-Control-Request-Headers": asked}
+    response = api.request("OPTIONS", api.path(), headers)
+    assert response.status == 204
+    assert words(response.headers["access-control-allow-headers"]) >= words(asked)
+    assert response.headers["vary"] == "Access-Control-Request-Headers"
+
+
+@for_each("asked", ["", "a b", "a,,b", "x" * 4097, "ä"])
+def test_preflight_does_not_repeat_what_is_not_a_list_of_names(api: Api, asked: str) -> None:
+    headers = {**ORIGIN, "Access-Control-Request-Headers": asked}
+    response = api.request("OPTIONS", api.path(), headers)
+    assert response.status == 204
+    assert set(SENT) <= words(response.headers["access-control-allow-headers"])
+
+
 def test_a_page_can_read_a_stream_of_another_origin(api: Api) -> None:
     """The simple GET that fetch() sends: readable content, readable headers."""
     path = api.create(body=b"x")

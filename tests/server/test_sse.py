@@ -23,6 +23,7 @@ def test_the_head_of_an_event_stream(api: Api) -> None:
     assert head.status == 200
     assert head.headers["content-type"] == "text/event-stream"
     assert head.headers["cache-control"] == "no-cache"
+    assert head.headers["x-accel-buffering"] == "no"
     assert "content-encoding" not in head.headers
     assert "stream-sse-data-encoding" not in head.headers
     assert "content-length" not in head.headers
@@ -37,8 +38,9 @@ def test_the_exact_bytes_of_a_catch_up(api: Api) -> None:
         events.until(tail=api.tail(path))
         raw = events.raw
     assert re.fullmatch(
-        rb'event: data\ndata:hello\n\nevent: control\ndata:\{"streamNextOffset":"0{15}1_0{15}5",'
-        rb'"streamCursor":"[0-9]+","upToDate":true\}\n\n',
+        rb"event: data\ndata:hello\nid:0{15}1_0{15}5\n\n"
+        rb'event: control\ndata:\{"streamNextOffset":"0{15}1_0{15}5",'
+        rb'"streamCursor":"[0-9]+","upToDate":true\}\nid:0{15}1_0{15}5\n\n',
         raw,
     ), raw
 
@@ -229,8 +231,9 @@ def test_each_kind_of_newline_starts_a_data_line(api: Api, sent: str, lines: lis
     path = api.create(body=sent.encode())
     with api.sse(path) as events:
         events.until(tail=api.tail(path))
-        block = events.raw.split(b"\n\n")[0]
+        block, _, last_id = events.raw.split(b"\n\n")[0].rpartition(b"\n")
     assert b"\r" not in block
+    assert last_id.startswith(b"id:")
     assert block == b"event: data\n" + b"\n".join(b"data:" + line.encode() for line in lines)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.looping import for_each
 from tests.support.streams import Api, check_problem
 
@@ -104,3 +106,32 @@ def test_until_must_be_an_offset_of_the_stream_and_not_before_offset(api: Api) -
         check_problem(api.get(path, f"offset=-1&until={wrong}"), 400, code)
     check_problem(api.get(path, f"offset={at[2]}&until={at[1]}"), 400, "query-invalid")
     check_problem(api.get(path, f"offset=now&until={at[1]}"), 400, "query-invalid")
+
+
+# -- bytes_max -------------------------------------------------------------------------------------
+
+
+@pytest.mark.every_kind
+def test_a_client_can_ask_for_a_smaller_response(api: Api) -> None:
+    """It ends at the last boundary within the size; the reader continues from there."""
+    path = api.create(body=b"abc")
+    for piece in (b"def", b"ghij"):
+        api.append(path, piece)
+    offset, bodies = "-1", []
+    while True:
+        response = api.get(path, f"offset={offset}&bytes_max=7")
+        bodies.append(response.body)
+        offset = response.headers["stream-next-offset"]
+        if "stream-up-to-date" in response.headers:
+            break
+    assert bodies == [b"abcdef", b"ghij"]
+    assert api.get(path, "bytes_max=1").body == b"abc"
+    assert api.get(path, "bytes_max=9007199254740993").body == b"abcdefghij"
+
+
+@for_each("query", ["bytes_max=", "bytes_max=0", "bytes_max=-1", "bytes_max=1.5", "bytes_max=x",
+                    "bytes_max=1&bytes_max=2", "live=sse&bytes_max=1",
+                    "live=long-poll&bytes_max=1"])  # fmt: skip
+def test_an_invalid_size_is_400(api: Api, query: str) -> None:
+    path = api.create(body=b"abc")
+    check_problem(api.get(path, f"offset=-1&{query}"), 400, "query-invalid")

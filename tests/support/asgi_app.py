@@ -1,5 +1,5 @@
 """
-An app with Tailrace mounted under a path, for uvicorn to run.
+An app with Tailrace mounted under a path, for uvicorn to run; `streams` is Tailrace alone.
 
 `create_app()` takes its settings from the TAILRACE_* environment variables.
 """

@@ -30,11 +30,13 @@ class InProcessServer:
         settings = Settings(port=0, engine="memory")
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         engine = Engine(MemoryStore(), clock=clock_ms)
-        server = WireServer(Service(engine, settings), settings)
+        service = Service(engine, settings)
+        self.wire = server = WireServer(service, settings)
         self.port = await server.listen()
         self._ready.set()
         await self._stop.wait()
         await server.drain(0.1)
+        await service.close()
         await engine.close()
 
     def stop(self) -> None:

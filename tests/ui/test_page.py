@@ -250,6 +250,14 @@ class TestNavigation:
         page.go_back()
         expect(page.locator(".streams a")).to_have_count(1)
 
+    def test_a_fork_shows_its_source(self, ui: Ui) -> None:
+        source = ui.api.create("application/json", b"[1,2,3]", path="/v1/stream/forked/source")
+        headers = {"Stream-Forked-From": source}
+        assert ui.api.request("PUT", "/v1/stream/forked/fork", headers).status == 201
+        page = ui.open("#/p/forked%2Ffork")
+        expect(page.locator(".facts")).to_contain_text("forked/source before #3")
+        expect(ui.messages()).to_have_count(3)
+
     def test_messages_are_paged_and_found_by_number(self, ui: Ui) -> None:
         bucket = ui.bucket()
         page = ui.open(ui.stream(bucket, body=json.dumps(list(range(500))).encode()))

@@ -31,7 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def wire_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """On RocksDB, so that appends take longer than reads, as in production."""
     data_dir = tmp_path_factory.mktemp("wire")
-    options = ("--body-bytes-max", str(BODY_BYTES_MAX), "--long-poll-s", "1")
+    # Strict, as in buckets: what is lenient is tested in tests/server.
+    options = ("--body-bytes-max", str(BODY_BYTES_MAX), "--long-poll-s", "1", "--offsets", "strict")
     with ServerProcess(data_dir, *options) as server:
         yield server
 

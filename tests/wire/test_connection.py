@@ -335,6 +335,33 @@ def test_http_1_0_keep_alive(api: Api) -> None:
             connection.send(raw)
             response = connection.read_response()
             assert (response.body, response.headers["content-length"]) == (b"x", "1")
+            assert response.headers["connection"] == "keep-alive"
+
+
+@pytest.mark.parametrize(
+    ("version", "option", "closes"),
+    [
+        ("1.1", "", False),
+        ("1.1", ", close", True),
+        ("1.0", "", True),
+        ("1.0", ", keep-alive", False),
+    ],
+)
+def test_an_upgrade_does_not_change_whether_the_connection_closes(
+    api: Api, version: str, option: str, closes: bool
+) -> None:
+    """The Upgrade header is ignored, and the other options of Connection are not."""
+    path = api.create(body=b"x")
+    lines = (f"Connection: Upgrade, HTTP2-Settings{option}", "Upgrade: h2c", "HTTP2-Settings: AA")
+    with api.connect() as connection:
+        connection.send(head(f"GET {path} HTTP/{version}", *lines))
+        response = connection.read_response()
+        assert response.body == b"x"
+        assert (response.headers.get("connection") == "close") is closes
+        if closes:
+            assert connection.closed_by_peer()
+        else:
+            assert connection.request("GET", path).body == b"x"
 
 
 @pytest.mark.parametrize("keep_alive", ["", "Connection: keep-alive\r\n"])
@@ -345,7 +372,7 @@ def test_http_1_0_event_stream_has_no_chunks(api: Api, keep_alive: str) -> None:
         connection.send(f"GET {path}?offset=-1&live=sse HTTP/1.0\r\n{keep_alive}\r\n".encode())
         response = connection.read_response()
         assert "transfer-encoding" not in response.headers
-        assert response.body.startswith(b"event: data\ndata:x\n\nevent: control\n")
+        assert response.body.startswith(b"event: data\ndata:x\nid:")
         assert connection.closed_by_peer()
 
 

@@ -137,7 +137,7 @@ class Location:
 
 def _with_detail(error: Refused, stream: Stream) -> Refused:
     """A response to HEAD has no body: for the reason, repeat the request with GET."""
-    if error.detail or error.status not in (400, 404):
+    if error.detail or error.status not in (400, 404, 410):
         return error
     try:
         for _ in stream.read("now"):

@@ -51,6 +51,8 @@ def _reason(error: Refused, location: "Location") -> str:
             return "this producer id was used in this epoch before"
         case NotFound(code="bucket-not-found"):
             return "no such bucket"
+        case NotFound(code="fork-source-not-found"):
+            return "no such stream"
         case NotFound() if error.code == "stream-not-found" or not error.detail:
             return "no such stream" if location.path else "no such bucket"
         case Unauthorized() if not error.detail:

@@ -25,8 +25,9 @@ class _Commands(LazyGroup):
 
     package = "tailrace.cli"
     names = (
-        "serve", "demo", "create", "append", "read", "tail", "head", "close", "rm", "ls", "bucket",
-        "snapshot", "bootstrap", "subscription", "import", "export", "pipeline", "token", "backup",
+        "serve", "demo", "create", "fork", "append", "read", "tail", "head", "close", "rm", "ls",
+        "bucket", "snapshot", "bootstrap", "subscription", "import", "export", "pipeline", "token",
+        "backup",
         "restore", "check", "compact", "completion",
     )  # fmt: skip
 

@@ -154,7 +154,7 @@ def json_message(data: bytes) -> bytes:
     One JSON value as it is sent, on one line.
 
     Raises:
-        ValueError: It is invalid, or has half of a surrogate pair, which servers reject.
+        ValueError: It is invalid.
     """
     line = json_line(data).encode()
     check_message(line, as_json=True)

@@ -6,7 +6,7 @@ to resume. It yields effects ("send this request", "wait"), and a driver perform
 
     streams, reading, snapshots             flows of a stream
     buckets, bulk                           flows of a bucket, and of many streams at once
-    subscriptions, worker                   flows of subscriptions, and of the loops of workers
+    subscription, subscriptions, worker     flows of subscriptions, and of the loops of workers
     producer_flows, batch_queue             flows of a producer, and the batches it has to deliver
     handle                                  the methods of both clients, made from the flows
     sync, aio                               the blocking and the asynchronous client and driver
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.client import errors, subscription_values, values
 from tailrace.client.errors import *  # noqa: F403
 from tailrace.client.flow import Retry
+from tailrace.client.iteration import AsyncReading, Reading
 from tailrace.client.subscription_values import *  # noqa: F403
 from tailrace.client.sync.client import Bucket, Client, Stream
 from tailrace.client.sync.producer import Producer
@@ -35,6 +36,7 @@ __all__ = [
     "AsyncBucket",
     "AsyncClient",
     "AsyncProducer",
+    "AsyncReading",
     "AsyncStream",
     "AsyncSubscription",
     "AsyncSubscriptions",
@@ -43,6 +45,7 @@ __all__ = [
     "Client",
     "Delivery",
     "Producer",
+    "Reading",
     "Retry",
     "Stream",
     "Subscription",

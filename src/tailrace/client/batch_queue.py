@@ -124,6 +124,8 @@ class BatchQueue:
         self.failure: Exception | None = None
         self.ended = False
         """No more messages are accepted."""
+        self.closes = False
+        """The stream will be closed, or is: a second request to close it adds nothing."""
 
     # -- messages ----------------------------------------------------------------------------
 
@@ -154,7 +156,10 @@ class BatchQueue:
 
     def add_closure(self) -> None:
         """Close the stream with the last batch, or with an empty one if none is open."""
+        if self.closes:
+            return
         self.check()
+        self.closes = True
         batch = self._open[-1] if self._open else self._begin()
         batch.closes = True
         self._filling = None

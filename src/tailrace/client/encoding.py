@@ -7,8 +7,17 @@ import msgspec
 
 from tailrace.protocol import content_type as content_types
 from tailrace.protocol.errors import ContentTypeInvalid
+from tailrace.protocol.json_mode import check_value
 
-__all__ = ["DEFAULT_CONTENT_TYPE", "JSON", "as_bytes", "check_message", "encode_json", "is_json"]
+__all__ = [
+    "DEFAULT_CONTENT_TYPE",
+    "JSON",
+    "as_bytes",
+    "check_message",
+    "encode_json",
+    "is_json",
+    "is_text",
+]
 
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 JSON: Final = "application/json"
@@ -16,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 _encode_strictly = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":")
 ).encode
-_check = msgspec.json.Decoder(msgspec.Raw).decode
+_encode_escaped = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _BYTES = frozenset((bytes, bytearray, memoryview))
 
 
@@ -26,6 +35,9 @@ def encode_json(value: object) -> bytes:
         raise TypeError("bytes are no JSON value: use `append` for encoded messages")
     try:
         data = _encode(value)
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, which only an escape can represent.
+        return _encode_escaped(value).encode()
     except TypeError:
         # The standard library accepts more types of keys.
         return _encode_strictly(value).encode()
@@ -54,9 +66,17 @@ def check_message(data: bytes, *, as_json: bool) -> None:
     if as_json:
         try:
             str(data, "utf-8")
-            _check(data)
+            check_value(data)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"a message of a JSON stream must be JSON: {error}") from None
+
+
+def is_text(content_type: str) -> bool:
+    """Whether a stream of this content type is sent as text over SSE (§5.8)."""
+    try:
+        return content_types.is_text(content_type)
+    except ContentTypeInvalid:
+        return False
 
 
 def is_json(content_type: str) -> bool:

@@ -17,9 +17,12 @@ __all__ = [
     "ProducerReused",
     "RateLimited",
     "Refused",
+    "SeqConflict",
     "ServerFailed",
     "StreamClosed",
+    "StreamSoftDeleted",
     "TailraceError",
+    "TimedOut",
     "TooLarge",
     "Unauthorized",
     "Unreachable",
@@ -39,6 +42,15 @@ class Unreachable(TailraceError):
     url: str
     reason: str
     sent: bool = True
+
+
+class TimedOut(TailraceError, TimeoutError):
+    """The `timeout_s` of a tail has passed. Continue at the offset that it has reached."""
+
+    message = "{url}: not within {seconds:g} s"
+    exit_code = ExitCode.UNREACHABLE
+    url: str
+    seconds: float
 
 
 class AnswerInvalid(TailraceError):
@@ -98,6 +110,12 @@ class NotFound(Refused):
     exit_code = ExitCode.NOT_FOUND
 
 
+class StreamSoftDeleted(NotFound):
+    """410: the stream was deleted or has expired, and is kept for its forks only."""
+
+    hint = "read one of its forks: they still have what they inherited"
+
+
 class Conflict(Refused):
     """409: the state of the stream or bucket does not allow the request; `detail` says why."""
 
@@ -112,6 +130,10 @@ class StreamClosed(Conflict):
     @property
     def next_offset(self) -> str | None:
         return self.headers.get("stream-next-offset")
+
+
+class SeqConflict(Conflict):
+    """409: `Stream-Seq` is not above the last one. Another writer was first; nothing was stored."""
 
 
 class ProducerGap(Conflict):
@@ -176,6 +198,11 @@ _BY_STATUS: dict[int, type[Refused]] = {
 }
 
 
+_SEQ_CODE = "seq-regression"
+# Other servers have no code, and these words.
+_SEQ_WORDS = "sequence conflict"
+
+
 def refusal(status: int, url: str, headers: Mapping[str, str], body: bytes) -> Refused:
     """The error for a response without success; header names are in lower case."""
     kind = _BY_STATUS.get(status, ServerFailed if status >= 500 else Refused)
@@ -188,6 +215,13 @@ def refusal(status: int, url: str, headers: Mapping[str, str], body: bytes) -> R
     code, detail = _problem(headers, body)
     if code == "position-gone":
         kind = PositionGone
+    elif code == "stream-gone" or (
+        # A response to HEAD has no body.
+        status == 410 and not body and "stream-earliest-offset" not in headers
+    ):
+        kind = StreamSoftDeleted
+    elif kind is Conflict and (code == _SEQ_CODE or _SEQ_WORDS in detail.lower()):
+        kind = SeqConflict
     return kind(status, url, code, detail, dict(headers))
 
 

@@ -10,6 +10,8 @@ A flow yields an effect and receives its result:
     Wait(seconds)        sleep                                nothing
     Evaluate(function)   call a function of the user          its value, awaited if awaitable
     Give(items)          pass items to the iterating caller   nothing
+    Reached(offset, …)   everything up to here was passed on  nothing
+    Deadline(seconds)    end the whole flow by then           nothing; later ones raise `TimedOut`
 
 and returns the result of the operation. The driver throws `Unreachable` into it if a request, or
 reading its response, failed, and any error that a function of the user raised.
@@ -33,6 +35,7 @@ from tailrace.client.errors import Refused, Unreachable, refusal
 __all__ = [
     "TRANSIENT_STATUSES",
     "Body",
+    "Deadline",
     "Evaluate",
     "Flow",
     "FlowEffect",
@@ -43,6 +46,7 @@ __all__ = [
     "MakeRequest",
     "Piece",
     "Prefetch",
+    "Reached",
     "Retry",
     "Send",
     "Wait",
@@ -165,7 +169,21 @@ class Give(Generic[T]):
     items: Iterable[T]
 
 
-_Awaited: TypeAlias = Send | Prefetch | Body | Piece | Wait | Evaluate
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A reader was given all items before an offset."""
+
+    next_offset: str
+    up_to_date: bool
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    seconds: float
+
+
+_Awaited: TypeAlias = Send | Prefetch | Body | Piece | Wait | Evaluate | Reached | Deadline
 FlowEffect: TypeAlias = _Awaited | Give[Any]
 Flow: TypeAlias = Generator[FlowEffect, Any, T]
 Items: TypeAlias = Generator[_Awaited | Give[T], Any, None]
@@ -189,6 +207,8 @@ def perform(effect: FlowEffect, exchange: Any) -> Any:
             return exchange.wait(seconds)
         case Evaluate(function):
             return exchange.evaluate(function)
+        case Deadline(seconds):
+            return exchange.end_after(seconds)
     raise AssertionError(f"unknown effect {effect!r}")
 
 

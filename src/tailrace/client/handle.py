@@ -7,7 +7,7 @@ or an iterator; with the asynchronous driver, a coroutine or an asynchronous ite
 """
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, overload
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, T
 from tailrace.client.buckets import BucketFlows
 from tailrace.client.bulk import BulkFlows
 from tailrace.client.flow import Flow, Items, Retry
+from tailrace.client.iteration import AsyncReading, Reading
 from tailrace.client.producer_flows import ProducerFlows
 from tailrace.client.requests import (
     Options,
@@ -25,7 +26,8 @@ from tailrace.client.requests import (
     stream_url,
 )
 from tailrace.client.streams import StreamFlows
-from tailrace.client.subscriptions import SubscriptionFlows, SubscriptionsFlows
+from tailrace.client.subscription import SubscriptionFlows
+from tailrace.client.subscriptions import SubscriptionsFlows
 
 if TYPE_CHECKING:
     from tailrace.client.aio.driver import AsyncDriver
@@ -85,11 +87,11 @@ class IteratorMethod(Generic[F_co, P, T]):
         @overload
         def __get__(
             self, handle: "BaseHandle[Driver, F_co]", owner: Any
-        ) -> Callable[P, Generator[T, None, None]]: ...
+        ) -> Callable[P, Reading[T]]: ...
         @overload
         def __get__(
             self, handle: "BaseHandle[AsyncDriver, F_co]", owner: Any
-        ) -> Callable[P, AsyncGenerator[T, None]]: ...
+        ) -> Callable[P, AsyncReading[T]]: ...
         def __get__(self, handle: Any, owner: Any) -> Any: ...
 
 
@@ -149,6 +151,7 @@ def constructs(
 
 class BaseStream(BaseHandle[D, StreamFlows]):
     create = ResultMethod(StreamFlows.create)
+    fork = ResultMethod(StreamFlows.fork)
     append = ResultMethod(StreamFlows.append)
     append_json = ResultMethod(StreamFlows.append_json)
     close = ResultMethod(StreamFlows.close)

@@ -30,6 +30,7 @@ from tailrace.client.errors import (
     ProducerGap,
     ProducerReused,
     Refused,
+    StreamClosed,
     Unreachable,
 )
 from tailrace.client.flow import (
@@ -57,6 +58,7 @@ _SEQ_MAX: Final = 2**53 - 1
 _STOP: Final = object()
 _STORED_BEFORE: Final = Appended(next_offset=None, closed=False, duplicate=True)
 """The result of a batch that is known to be stored although its own response was lost."""
+_CLOSED_BEFORE: Final = Appended(next_offset=None, closed=True, duplicate=True)
 
 
 class ProducerFlows(Resource, ABC):
@@ -149,7 +151,10 @@ class ProducerFlows(Resource, ABC):
         """
         Close the stream after all messages that were appended, in one step with the last of them.
 
-        It happens exactly once: a retry recognizes its own closure. Raises as `flush`.
+        It happens exactly once: a retry recognizes its own closure, and a second call waits for the
+        first. If nothing is left to store, it is no error that the stream is closed already.
+
+        Raises as `flush`.
         """
         self.check_may_wait()
         with self.changing():
@@ -220,6 +225,15 @@ class ProducerFlows(Resource, ABC):
         return linger_s if linger_s > 0 else max(0.1, since + IDLE_S - self._clock())
 
     def _deliver(self, batch: ProducerBatch) -> Flow[None]:
+        try:
+            yield from self._send_batch(batch)
+        except StreamClosed:
+            if batch.items:
+                raise
+            # Only the closure was left to do, and another writer has done it.
+            self._acknowledge(batch, _CLOSED_BEFORE)
+
+    def _send_batch(self, batch: ProducerBatch) -> Flow[None]:
         if not self._is_probed:
             yield from self._probe(batch)
         queue, retry = self.queue, self.options.retry

@@ -4,20 +4,24 @@ Reading a stream, as flows: its content up to the tail, and then new content (§
 A reader catches up by plain reads and then follows by SSE, or by long-polling where SSE does not
 work. Data is passed on when the offset after it is known; after a lost connection the rest is read
 again.
+
+Events consist of lines, so that over SSE a CR in text arrives as LF. A tail of bytes therefore
+follows a text stream by long-polling, unless its caller chooses SSE.
 """
 
 import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from tailrace.client.decoding import chunk_of, json_items, split_offset, text_chunks
-from tailrace.client.encoding import is_json
+from tailrace.client.encoding import is_json, is_text
 from tailrace.client.errors import AnswerInvalid, NotFound, Unreachable
 from tailrace.client.flow import (
     TRANSIENT_STATUSES,
     Body,
+    Deadline,
     Flow,
     Give,
     HttpRequest,
@@ -26,6 +30,7 @@ from tailrace.client.flow import (
     MakeRequest,
     Piece,
     Prefetch,
+    Reached,
     Send,
     Wait,
     each,
@@ -35,21 +40,32 @@ from tailrace.client.requests import Resource
 from tailrace.client.sse import EventParser
 from tailrace.client.values import Chunk, Item, TextChunk
 
-__all__ = ["BEGINNING", "NOW", "ReadFlows"]
+__all__ = ["BEGINNING", "NOW", "LiveMode", "ReadFlows"]
 
 BEGINNING: Final = "-1"
 NOW: Final = "now"
 _CATCH_UP: Final = "catch-up"
 _SSE: Final = "sse"
 _LONG_POLL: Final = "long-poll"
+_AUTO: Final = "auto"
 SSE_FAILURES_MAX: Final = 3
 """After this many failures in a row, if SSE never worked, a reader long-polls."""
 POLLS_BEFORE_SSE: Final = 10
 """After this many long-polls it tries SSE again."""
+CHUNK_BYTES: Final = 1 << 20
+"""The size of responses to ask for: each is in memory as a whole. Other servers ignore it."""
+LiveMode: TypeAlias = Literal["auto", "sse", "long-poll"]
+"""How a tail follows a stream: `auto` chooses, and changes if events do not arrive."""
 
 
 class ReadFlows(Resource):
     """The operations of readers of a stream."""
+
+    content_type: str | None = None
+    """The type of the stream, once a response has told it."""
+
+    def _note_type(self, response: HttpResponse) -> None:
+        self.content_type = response.headers.get("content-type") or self.content_type
 
     def read_all(self, offset: str = BEGINNING) -> Flow[Chunk]:
         """The content up to the current tail as one chunk; JSON as one array. Raises as `read`."""
@@ -72,27 +88,49 @@ class ReadFlows(Resource):
 
         Raises as `read`; AnswerInvalid if it is no JSON stream.
         """
-        return self._items(*split_offset(offset), live=False)
+        return self._items(*split_offset(offset))
 
-    def tail_json(self, offset: str = BEGINNING) -> Items[Item]:
+    def tail_json(
+        self,
+        offset: str = BEGINNING,
+        *,
+        live: LiveMode = "auto",
+        timeout_s: float | None = None,
+    ) -> Items[Item]:
         """
         The messages of a JSON stream, and then new ones, until it is closed.
 
         Raises as `tail`; AnswerInvalid if it is no JSON stream.
         """
-        return self._items(*split_offset(offset), live=True)
+        start, skipped = split_offset(offset)
+        return self._tail_items(start, skipped, _checked_mode(live), timeout_s)
 
-    def tail_text(self, offset: str = BEGINNING) -> Items[TextChunk]:
+    def tail_text(
+        self,
+        offset: str = BEGINNING,
+        *,
+        live: LiveMode = "auto",
+        timeout_s: float | None = None,
+    ) -> Items[TextChunk]:
         """
         The text of a stream, and then new text, until it is closed. Raises as `tail`.
 
         Over SSE a CR, alone or before an LF, arrives as LF.
         """
-        return each(self.tail(offset), text_chunks(offset))
+        flow = self._tail(offset, _checked_mode(live), timeout_s, exact=False)
+        return each(flow, text_chunks(offset))
 
-    def _items(self, offset: str, skipped: int, *, live: bool) -> Items[Item]:
+    def _items(self, offset: str, skipped: int) -> Items[Item]:
         offset = yield from self._resolved(offset)
-        flow = self.tail(offset) if live else self.read(offset)
+        yield from each(self.read(offset), json_items(self.url, offset, skipped))
+
+    def _tail_items(
+        self, offset: str, skipped: int, live: LiveMode, timeout_s: float | None
+    ) -> Items[Item]:
+        if timeout_s is not None:
+            yield Deadline(timeout_s)
+        offset = yield from self._resolved(offset)
+        flow = self._tail(offset, live, None, exact=False)
         yield from each(flow, json_items(self.url, offset, skipped))
 
     def _resolved(self, offset: str) -> Flow[str]:
@@ -115,36 +153,53 @@ class ReadFlows(Resource):
             response, chunk = yield from self._read_once(offset, request)
             if not chunk.up_to_date:
                 offset = chunk.next_offset
-                request = yield from self._request("GET", params={"offset": offset})()
+                request = yield from self._request("GET", params=_plain(offset))()
                 yield Prefetch(request)
             if chunk.closed or _has_content(chunk, _has_json(response)):
                 yield Give((chunk,))
+            yield Reached(chunk.next_offset, chunk.up_to_date, chunk.closed)
             if chunk.up_to_date:
                 return
 
     def _read_once(
         self, offset: str, prefetched: HttpRequest | None = None
     ) -> Flow[tuple[HttpResponse, Chunk]]:
-        make = self._request("GET", params={"offset": offset})
+        make = self._request("GET", params=_plain(offset))
         response, data = yield from self._fetch(_first(prefetched, make), 200)
+        self._note_type(response)
         chunk = chunk_of(response, data)
         if chunk.next_offset == offset and not chunk.up_to_date:
             raise AnswerInvalid(self.url, f"the read does not advance past offset {offset}")
         return response, chunk
 
-    def tail(self, offset: str = BEGINNING) -> Items[Chunk]:
+    def tail(
+        self,
+        offset: str = BEGINNING,
+        *,
+        live: LiveMode = "auto",
+        timeout_s: float | None = None,
+    ) -> Items[Chunk]:
         """
         The content from an offset on, and then new content, until the stream is closed.
 
-        It continues after timeouts, restarts and lost connections, without a gap or a repeat.
+        It continues after timeouts, restarts and lost connections, without a gap or a repeat. The
+        bytes are those that were appended; with `live="sse"`, a CR in text arrives as LF.
 
         Raises:
             NotFound, OffsetGone: There is no such stream; the offset is no longer retained.
             Unreachable, ServerFailed: More failures in a row than `Retry` allows.
+            TimedOut: `timeout_s` seconds after the start, if they are given.
         """
+        return self._tail(offset, _checked_mode(live), timeout_s, exact=True)
+
+    def _tail(
+        self, offset: str, live: LiveMode, timeout_s: float | None, *, exact: bool
+    ) -> Items[Chunk]:
         _check_offset(offset)
+        if timeout_s is not None:
+            yield Deadline(timeout_s)
         retry = self.options.retry
-        at = _Position(offset)
+        at = _Position(offset, live=live, exact=exact)
         failures = 0
         while not at.closed:
             before = at.offset
@@ -174,16 +229,17 @@ class ReadFlows(Resource):
                 if failures >= retry.attempts_max:
                     raise
             enough = min(SSE_FAILURES_MAX, max(1, retry.attempts_max - 1))
-            if at.mode == _SSE and not at.has_streamed and failures >= enough:
+            may_poll = at.mode == _SSE and live == _AUTO
+            if may_poll and not at.has_streamed and failures >= enough:
                 # A proxy may hold events back.
                 at.mode, at.polls_left = _LONG_POLL, POLLS_BEFORE_SSE
             if failures and not at.closed:
                 yield Wait(retry.pause_s(failures, headers))
 
     def _next_request(self, at: "_Position") -> Flow[HttpRequest]:
-        params = {"offset": at.offset}
+        params = _plain(at.offset)
         if at.mode != _CATCH_UP:
-            params["live"] = at.mode
+            params = {"offset": at.offset, "live": at.mode}
         if at.cursor is not None:
             params["cursor"] = at.cursor
         accept = {"accept": "text/event-stream"} if at.mode == _SSE else {}
@@ -201,6 +257,8 @@ class ReadFlows(Resource):
                 return
             if response.status not in (404, 410):
                 # The server, or a proxy before it, does not support SSE.
+                if at.live == _SSE:
+                    raise (yield from self._no_events(response))
                 yield Body()
                 at.mode = _LONG_POLL
                 return
@@ -208,9 +266,10 @@ class ReadFlows(Resource):
             raise (yield from refused(response))
         data = yield Body()
         chunk = chunk_of(response, data)
+        self._note_type(response)
         if at.mode == _CATCH_UP:
             if chunk.up_to_date:
-                at.mode = _SSE
+                at.mode = _live_mode(at, response)
             elif chunk.next_offset == at.offset:
                 raise AnswerInvalid(self.url, f"the read does not advance past offset {at.offset}")
         if at.mode == _LONG_POLL and at.polls_left:
@@ -226,6 +285,13 @@ class ReadFlows(Resource):
             yield Prefetch(at.prefetched)
         if chunk.closed or _has_content(chunk, at.is_json):
             yield Give((chunk,))
+        yield Reached(chunk.next_offset, chunk.up_to_date, chunk.closed)
+
+    def _no_events(self, response: HttpResponse) -> Flow[Exception]:
+        """The error of a server that does not send events, where they are wanted."""
+        if response.status != 200:
+            return (yield from refused(response))
+        return AnswerInvalid(self.url, "the response is not an event stream")
 
     def _follow(self, response: HttpResponse, at: "_Position") -> Items[Chunk]:
         """Read events until the connection ends; a control event completes the data before it."""
@@ -250,6 +316,7 @@ class ReadFlows(Resource):
                     at.advance(chunk)
                     if chunk.closed or _has_content(chunk, at.is_json):
                         yield Give((chunk,))
+                    yield Reached(chunk.next_offset, chunk.up_to_date, chunk.closed)
                     if closed:
                         return
         if not at.was_heard:
@@ -268,6 +335,9 @@ class _Position:
     """The position of a reader, and how it continues."""
 
     offset: str
+    live: LiveMode = "auto"
+    exact: bool = False
+    """Bytes must arrive as they were appended."""
     mode: str = _CATCH_UP
     cursor: str | None = None
     closed: bool = False
@@ -286,6 +356,20 @@ class _Position:
         self.closed = chunk.closed
 
 
+def _live_mode(at: _Position, response: HttpResponse) -> str:
+    """How to follow the stream, once its tail is reached."""
+    if at.live != _AUTO:
+        return at.live
+    content_type = response.headers.get("content-type", "")
+    is_exact = is_json(content_type) or not is_text(content_type)
+    return _SSE if is_exact or not at.exact else _LONG_POLL
+
+
+def _plain(offset: str) -> dict[str, str]:
+    """The parameters of a plain read."""
+    return {"offset": offset, "bytes_max": str(CHUNK_BYTES)}
+
+
 def _first(prefetched: HttpRequest | None, make: MakeRequest) -> MakeRequest:
     """Makes a request that was prefetched once, and then new ones."""
     left = [prefetched] if prefetched is not None else []
@@ -294,6 +378,12 @@ def _first(prefetched: HttpRequest | None, make: MakeRequest) -> MakeRequest:
         return left.pop() if left else (yield from make())
 
     return first
+
+
+def _checked_mode(live: LiveMode) -> LiveMode:
+    if live not in get_args(LiveMode):
+        raise ValueError(f"live must be one of {', '.join(get_args(LiveMode))}, not {live!r}")
+    return live
 
 
 def _check_offset(offset: str) -> None:

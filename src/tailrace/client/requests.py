@@ -24,6 +24,7 @@ __all__ = [
     "bucket_url",
     "is_header_text",
     "server_url",
+    "sibling_url",
     "stream_url",
 ]
 
@@ -67,6 +68,16 @@ def stream_url(server: str, path: str) -> str:
     if path.startswith(("http://", "https://")):
         return server_url(path)
     return f"{server}/v1/stream/{quote(path.lstrip('/'))}"
+
+
+def sibling_url(url: str, name: str) -> str:
+    """The URL of another stream beside one: under `/v1/stream/`, or in the same bucket."""
+    if name.startswith(("http://", "https://")):
+        return server_url(name)
+    server, base, _ = url.partition("/v1/stream/")
+    if base:
+        return stream_url(server, name)
+    return f"{url.rpartition('/')[0]}/{quote(name, safe='')}"
 
 
 def base_url(server: str) -> str:

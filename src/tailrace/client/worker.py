@@ -18,8 +18,8 @@ from typing import Final
 
 from tailrace.client.errors import NotFound, Refused, Unauthorized, Unreachable
 from tailrace.client.flow import Flow
+from tailrace.client.subscription import FENCED, SubscriptionFlows
 from tailrace.client.subscription_values import ClaimedWake, SubscribedStream
-from tailrace.client.subscriptions import FENCED, SubscriptionFlows
 
 __all__ = ["BaseWake", "default_worker"]
 

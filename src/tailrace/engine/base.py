@@ -3,7 +3,7 @@ The contract of a store. One suite, `tests/contract`, runs over every implementa
 
 A store keeps, for each stream, a checkpoint of its state and the records after it; the names of
 streams, in order; buckets; the bytes of snapshots; an index of when streams expire; and garbage
-until it is reclaimed. It decides nothing.
+until it is reclaimed; what is kept for forks. It decides nothing.
 
 The duties of the engine: all calls come from one thread, except `sync`, `compact`, `unlink`,
 `read_snapshot`, `log_bytes`, the methods of a `Spool`, and `prepare`, `gather` and `discard` of a
@@ -11,6 +11,7 @@ The duties of the engine: all calls come from one thread, except `sync`, `compac
 synced at a time.
 """
 
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +31,8 @@ __all__ = [
     "Store",
     "StoreCopy",
     "Transaction",
+    "new_store_id",
+    "snapshot_garbage",
 ]
 
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
@@ -53,6 +56,11 @@ class Garbage(NamedTuple):
     """Of a stream that still exists: the byte offset before which nothing is retained."""
     file: bool = False
     """A snapshot in its own file, which `Store.unlink` removes first."""
+
+
+def snapshot_garbage(snapshot: SnapshotInfo) -> Garbage:
+    """The entry of a snapshot that is no longer needed."""
+    return Garbage(snapshot.id, snapshot.size, file=not snapshot.inline)
 
 
 class Spool(ABC):
@@ -89,8 +97,9 @@ class Transaction(ABC):
     def delete(self, key: bytes, state: StreamState) -> None:
         """Delete the name and the state; the records and the snapshot become garbage."""
         self.remove(key, state.id)
-        self.discard(Garbage(state.id, state.tail.byte - state.earliest.byte))
-        self._discard_snapshot(state)
+        self.discard(Garbage(state.id, state.own_bytes(state.tail)))
+        if (snapshot := state.own_snapshot) is not None:
+            self.discard(snapshot_garbage(snapshot))
 
     @abstractmethod
     def remove(self, key: bytes, stream_id: int) -> None:
@@ -109,23 +118,27 @@ class Transaction(ABC):
         """After a restart, `Store.next_id` is at least this."""
 
     def publish(
-        self, key: bytes, before: StreamState, after: StreamState, content: bytes | None
+        self,
+        key: bytes,
+        before: StreamState,
+        after: StreamState,
+        content: bytes | None,
+        superseded: Callable[[Garbage], None] | None = None,
     ) -> None:
         """
         Store the state with a snapshot, and the bytes of the snapshot if it is inline.
 
-        The previous snapshot, and the records that this one covers, become garbage.
+        The previous snapshot, and the records that this one covers, go to `superseded`; by default
+        they become garbage. What the stream inherits is not its own, and stays.
         """
         assert after.snapshot is not None
         self.put_snapshot(after.snapshot.id, content)
         self.checkpoint(key, after)
-        self._discard_snapshot(before)
-        if covered := after.earliest.byte - before.earliest.byte:
-            self.discard(Garbage(after.id, covered, until=after.earliest.byte))
-
-    def _discard_snapshot(self, state: StreamState) -> None:
-        if (snapshot := state.snapshot) is not None:
-            self.discard(Garbage(snapshot.id, snapshot.size, file=not snapshot.inline))
+        superseded = self.discard if superseded is None else superseded
+        if (snapshot := before.own_snapshot) is not None:
+            superseded(snapshot_garbage(snapshot))
+        if covered := before.own_bytes(after.earliest):
+            superseded(Garbage(after.id, covered, until=after.earliest.byte))
 
     @abstractmethod
     def put_snapshot(self, snapshot_id: int, content: bytes | None) -> None:
@@ -134,6 +147,10 @@ class Transaction(ABC):
     @abstractmethod
     def discard(self, garbage: Garbage) -> None:
         """Add an entry to the garbage."""
+
+    @abstractmethod
+    def put_held(self, key: bytes, value: bytes | None) -> None:
+        """Store an entry about what is kept for forks, or delete it; see `engine.forks`."""
 
     @abstractmethod
     def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
@@ -200,6 +217,11 @@ class StoreCopy(ABC):
     def discard(self) -> None: ...
 
 
+def new_store_id() -> str:
+    """An id that no other store has."""
+    return secrets.token_urlsafe(6)
+
+
 class Store(ABC):
     durable: bool
     """Whether `sync` does anything, and so needs a thread."""
@@ -207,6 +229,11 @@ class Store(ABC):
     """The bytes of a damaged log that were cut off to open it."""
     next_id: int
     """The first internal id that was never used."""
+    store_id: str
+    """
+    Random for each new store and each restored backup. Internal ids and offsets are repeated there
+    with other content; together with this they identify content.
+    """
 
     @abstractmethod
     def begin(self) -> Transaction: ...
@@ -242,6 +269,10 @@ class Store(ABC):
     @abstractmethod
     def names(self, prefix: bytes, after: bytes, count_max: int) -> list[bytes]:
         """Keys of streams that begin with `prefix` and come after another key, in order."""
+
+    @abstractmethod
+    def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+        """Entries of `Transaction.put_held` from one key to before another, in order."""
 
     @abstractmethod
     def subscriptions(self) -> Iterator[tuple[bytes, SubscriptionState]]:

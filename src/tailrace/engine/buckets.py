@@ -105,6 +105,7 @@ class Buckets:
         except BucketNotEmpty:
             # Expired streams do not count, even if they are not deleted yet.
             self._delete_expired(bucket.key + b"\0")
+            self._engine.forks.sweep_for_bucket()
             delete_bucket(bucket.state)
         self._engine.subscriptions.drop_scope(bucket.key)
 
@@ -131,7 +132,10 @@ class Buckets:
         return [
             stream
             for stream in streams
-            if stream.durable is not None and engine.expired(stream, stream.durable, now)
+            # With forks, an expired stream is kept for them, and still counts.
+            if stream.durable is not None
+            and not stream.durable.forks
+            and engine.expired(stream, stream.durable, now)
         ]
 
     def _delete_expired(self, prefix: bytes) -> None:
@@ -143,8 +147,10 @@ class Buckets:
         while checked < EXPIRED_CHECKED_MAX and (names := engine.store.names(prefix, cursor, 16)):
             for key in names:
                 stream = engine.stream(key)
-                # No state: deleted in a batch that is not written yet.
-                if stream.state is not None and not engine.expire(stream, now):
+                # No state: deleted in a batch that is not written yet. A soft-deleted stream is
+                # removed with its last fork.
+                state = stream.state
+                if state is not None and not state.deleted and not engine.expire(stream, now):
                     return
             cursor = names[-1]
             checked += len(names)

@@ -24,9 +24,10 @@ from operator import attrgetter
 from typing import Final
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from tailrace.protocol.content_type import is_json
+from tailrace.protocol.fork import ForkOrigin
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.producer import NO_PRODUCERS, ProducerHeaders, Producers, ProducerState
 from tailrace.protocol.state import AppendRecord, SnapshotInfo, StreamState
@@ -34,6 +35,7 @@ from tailrace.protocol.subscription import Link, SubscriptionState
 
 __all__ = [
     "HEAD",
+    "cut_record",
     "decode_link",
     "decode_record",
     "decode_state",
@@ -114,6 +116,15 @@ def decode_record(value: bytes) -> tuple[Offset, AppendRecord]:
     return Offset(message, byte), record
 
 
+def cut_record(value: bytes, end: Offset) -> bytes:
+    """A stored record up to a message boundary inside of it."""
+    at, record = decode_record(value)
+    count = end.message - at.message
+    lengths = record.lengths[:count] if count > 1 else ()
+    payload = record.payload[: end.byte - at.byte]
+    return encode_record(at, replace(record, payload=payload, lengths=lengths, closes=False))
+
+
 def lengths_of(value: bytes, start: int, count: int) -> "array[int] | tuple[int, ...]":
     """The stored length of each message of a record; they end where the payload starts."""
     if count < 2:
@@ -150,12 +161,16 @@ class _Checkpoint(msgspec.Struct, array_like=True):
     stream_seq: str | None
     producers: dict[str, ProducerState]
     snapshot: tuple[int, int, int, int, str, bytes, bool, int] | None = None
+    fork: ForkOrigin | None = None
+    forks: int = 0
+    deleted: bool = False
+    held: int = 0
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Checkpoint).decode
 # The fields that a state and its checkpoint have in common: all between `key` and `producers`.
-_COMMON: Final = _Checkpoint.__struct_fields__[1:-2]
+_COMMON: Final = _Checkpoint.__struct_fields__[1 : _Checkpoint.__struct_fields__.index("producers")]
 _common: Final = attrgetter(*_COMMON)
 
 
@@ -166,7 +181,10 @@ def encode_state(key: bytes, state: StreamState) -> bytes:
     if state.snapshot is not None:
         offset, *fields = astuple(state.snapshot)
         snapshot = (*offset, *fields)
-    return _encode((key, *_common(state), producers, snapshot))
+    if state.fork is None and not state.forks and not state.deleted:
+        return _encode((key, *_common(state), producers, snapshot))
+    about_forks = (state.fork, state.forks, state.deleted, state.held)
+    return _encode((key, *_common(state), producers, snapshot, *about_forks))
 
 
 def decode_state(value: bytes) -> StreamState:
@@ -179,6 +197,10 @@ def decode_state(value: bytes) -> StreamState:
         json=is_json(stored.content_type),
         producers=Producers.of(stored.producers) if stored.producers else NO_PRODUCERS,
         snapshot=snapshot,
+        fork=stored.fork,
+        forks=stored.forks,
+        deleted=stored.deleted,
+        held=stored.held,
     )
 
 

@@ -12,25 +12,30 @@ loading a stream is its checkpoint and the records after it.
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from tailrace.engine.base import Due, Store
 from tailrace.engine.buckets import Buckets
 from tailrace.engine.commit import CommitBatch, GroupCommit, Outcome, Reply, StreamChange
 from tailrace.engine.entry import BucketEntry, StreamEntry
 from tailrace.engine.errors import DiskFull, StorageDamaged, StorageFailed
+from tailrace.engine.forks import Forks
 from tailrace.engine.listing import Listing
 from tailrace.engine.lru import LruCache
 from tailrace.engine.pins import Pins
 from tailrace.engine.quota import Quota, check_quota
 from tailrace.engine.read import Slice, locate, read_slice
+from tailrace.engine.search import align, end_within
 from tailrace.engine.subscriptions import Subscriptions
 from tailrace.engine.sweep import Sweeper
 from tailrace.protocol.bucket import admit_stream, growth
-from tailrace.protocol.errors import BucketNotFound, Refusal, StreamNotFound
+from tailrace.protocol.errors import BucketNotFound, Refusal, StreamNotFound, StreamSoftDeleted
 from tailrace.protocol.machine import apply, decide
 from tailrace.protocol.names import NO_BUCKET, bucket_of
-from tailrace.protocol.offset import START, Offset
+from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import (
     Append,
     AppendRecord,
@@ -42,7 +47,9 @@ from tailrace.protocol.state import (
     Publish,
     PublishRecord,
     Record,
+    ReferenceRecord,
     SnapshotInfo,
+    SoftDeleteRecord,
     StreamState,
     Touch,
     TouchRecord,
@@ -81,6 +88,7 @@ class Engine:
         self.clock = clock
         self.commit = GroupCommit(store, on_failure)
         self.buckets = Buckets(self)
+        self.forks = Forks(self)
         self.listing = Listing(self)
         self.pins = Pins()
         self.quota: Quota | None = None
@@ -108,11 +116,14 @@ class Engine:
 
         Raises:
             StreamNotFound: It was never created, was deleted, or has expired.
+            StreamSoftDeleted: It was deleted, or has expired, and is kept for its forks.
             BucketNotFound: Its bucket does not exist.
         """
         stream = self.stream(key)
         state = stream.durable
-        if state is None or self.expired(stream, state, self.clock()):
+        if state is None or state.deleted or self.expired(stream, state, self.clock()):
+            if state is not None and (state.deleted or state.forks):
+                raise StreamSoftDeleted
             # X§1.6: a missing bucket is 404 too, and says so.
             bucket = bucket_of(key)
             raise StreamNotFound if not bucket or self.buckets.exists(bucket) else BucketNotFound
@@ -121,7 +132,7 @@ class Engine:
     def peek(self, key: bytes) -> StreamState | None:
         """The state of a stream as readers see it, without caching it."""
         stream = self.stream_cache.peek(key) or StreamEntry(key, self.store.load(key))
-        state = stream.durable
+        state = stream.readable
         return None if state is None or self.expired(stream, state, self.clock()) else state
 
     def locate(self, stream: StreamEntry, offset: Offset) -> None:
@@ -134,10 +145,20 @@ class Engine:
         assert stream.durable is not None
         return read_slice(self.store, stream.durable, start, bytes_max)
 
+    def align(self, stream: StreamEntry, offset: Offset) -> Offset:
+        """The boundary at or before an offset that a client computed; see `search.align`."""
+        assert stream.durable is not None
+        return align(self.store, stream.durable, offset)
+
+    def end_within(self, stream: StreamEntry, start: Offset, bytes_max: int) -> Offset:
+        """Where a read of up to a number of bytes ends; see `search.end_within`."""
+        assert stream.durable is not None
+        return end_within(self.store, stream.durable, start, bytes_max)
+
     def touch(self, stream: StreamEntry) -> None:
         """Note a read: a sliding TTL starts again."""
         state = stream.state
-        if not self.sliding or state is None or state.ttl_s is None:
+        if not self.sliding or state is None or state.ttl_s is None or state.deleted:
             return
         now = self.clock()
         if self.expired(stream, state, now):
@@ -195,17 +216,25 @@ class Engine:
             state = stream.state
             if state is not None and (state.ttl_s is not None or state.expires_at is not None):
                 self.expire(stream, now)
-            if type(command) is Create and (bucket := self._bucket(stream)) is not None:
-                admit_stream(bucket.state)
+            if type(command) is Create:
+                if (bucket := self._bucket(stream)) is not None:
+                    admit_stream(bucket.state)
+                if command.fork is not None:
+                    decided_upon = (stream, self.stream(command.fork.key))
+                    prepared = self.forks.prepare(stream, command, now)
+                    if prepared is None:
+                        commit.when_durable(partial(self._submit_again, key, command, reply))
+                        return
+                    command = prepared
             verdict = decide(stream.state, command, now)
             record = verdict.record
             if record is None:
-                commit.respond(reply, (verdict, stream.state), stream)
+                commit.respond(reply, (verdict, stream.state), *decided_upon)
                 return
             if size is not None:
                 self.check_room(size)
             if self.quota is not None and (bucket := self._bucket(stream)) is not None:
-                decided_upon = (stream, bucket)
+                decided_upon = (*decided_upon, bucket)
                 # The last check, because it uses up what it allows.
                 check_quota(self, self.quota, stream, bucket, record, now)
         except (BucketNotFound, StreamNotFound):
@@ -223,6 +252,16 @@ class Engine:
         self._record(stream, record)
         commit.open.replies.append((reply, (verdict, stream.state)))
         commit.schedule()
+
+    def _submit_again(
+        self, key: bytes, command: Create, reply: Reply, failure: StorageFailed | None
+    ) -> None:
+        """What a fork has to read of its source is durable now."""
+        if failure is not None:
+            reply(failure)
+            return
+        # Its id may have been used meanwhile.
+        self.submit(key, replace(command, id=self.new_id()), reply)
 
     def _decide(self, stream: StreamEntry, command: Command, now: int) -> bool:
         """Decide a command of the engine's own; returns whether it changed the stream."""
@@ -296,6 +335,11 @@ class Engine:
                 stream.bucket = bucket
         return bucket
 
+    def record(self, stream: StreamEntry, record: Record) -> None:
+        """Apply a record that follows from another one, and commit it."""
+        self._record(stream, record)
+        self.commit.schedule()
+
     def _record(self, stream: StreamEntry, record: Record) -> None:
         """Apply a record and add it to the open batch; the caller schedules the commit."""
         batch = self.commit.open
@@ -306,13 +350,22 @@ class Engine:
             bucket = stream.bucket or self._bucket(stream)
             if bucket is not None and bucket.state is None:
                 raise StorageDamaged(f"the bucket {bucket.key.decode()} was created")
-        change = batch.change(stream)
         before = stream.state
+        if kind is DeleteRecord and before is not None and before.fork is not None:
+            # Also before anything changes: its source.
+            self.stream(before.fork.key)
+        change = batch.change(stream)
         after = apply(before, record)
         stream.state = change.after = after
         if kind is TouchRecord:
             assert after is not None
             self._checkpoint(stream, after)
+            return
+        if kind is ReferenceRecord:
+            assert before is not None and after is not None
+            self._checkpoint(stream, after)
+            if bucket is not None and before.held != after.held:
+                self.buckets.grow(bucket, growth(before, record))
             return
         change.is_visible = True
         if stream.watchers or stream.watchers_version != self._subscription_records.version:
@@ -335,12 +388,20 @@ class Engine:
             change.records.clear()
             stream.dirty_records = stream.dirty_bytes = 0
             batch.transaction.delete(stream.key, before)
+        elif type(record) is SoftDeleteRecord:
+            assert after is not None
+            change.deleted = True
+            change.records.clear()
+            self._checkpoint(stream, after)
         elif type(record) is PublishRecord:
             assert before is not None and after is not None
             stream.dirty_records = stream.dirty_bytes = 0
-            batch.transaction.publish(stream.key, before, after, record.content)
+            superseded = self.forks.hold(before)
+            batch.transaction.publish(stream.key, before, after, record.content, superseded)
         if bucket is not None:
             self.buckets.grow(bucket, growth(before, record))
+        if kind is DeleteRecord and before is not None and before.fork is not None:
+            self.forks.release(before.fork)
 
     def _create(
         self, stream: StreamEntry, after: StreamState, record: CreateRecord, change: StreamChange
@@ -349,10 +410,13 @@ class Engine:
         self._use_id(record.id)
         batch = self.commit.open
         batch.transaction.create(stream.key, after)
+        begins = after.begins
         if record.content is not None and record.content.payload:
             change.records.append(record.content)
-            batch.count(START, after.tail)
-            batch.transaction.append(after.id, START, record.content)
+            batch.count(begins, after.tail)
+            batch.transaction.append(after.id, begins, record.content)
+        if after.fork is not None:
+            self._record(self.stream(after.fork.key), ReferenceRecord(1))
         stream.touched_at = record.time
         if (deadline := after.deadline(self.sliding)) is not None:
             batch.transaction.schedule(Due(max(0, deadline), after.id, stream.key))

@@ -68,3 +68,9 @@ class StreamEntry(Entry[StreamState]):
         # The subscriptions that watch it, as of this version of them. 0 has none.
         self.watchers: tuple[SubscriptionEntry, ...] = ()
         self.watchers_version = 0
+
+    @property
+    def readable(self) -> StreamState | None:
+        """The durable state; None as well if the stream is kept only for its forks."""
+        state = self.durable
+        return None if state is None or state.deleted else state

@@ -6,7 +6,7 @@ from functools import partial
 from heapq import nsmallest
 from itertools import islice
 
-from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction
+from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, new_store_id
 from tailrace.engine.codec import HEAD, decode_record, encode_record
 from tailrace.protocol.bucket import BucketState
 from tailrace.protocol.machine import apply_append
@@ -35,6 +35,7 @@ class MemoryStore(Store):
 
     def __init__(self) -> None:
         self.next_id = 1
+        self.store_id = new_store_id()
         self.states: dict[bytes, StreamState] = {}
         # The records of each stream, in order.
         self.records: dict[int, list[bytes]] = {}
@@ -44,6 +45,9 @@ class MemoryStore(Store):
         self.listed: dict[bytes, list[bytes]] = {}
         self.snapshots: dict[int, list[bytes]] = {}
         self.discarded: dict[tuple[int, int | None], Garbage] = {}
+        self.kept: dict[bytes, bytes] = {}
+        # Its keys, in order.
+        self.kept_keys: list[bytes] = []
         self.stored_subscriptions: dict[bytes, SubscriptionState] = {}
         self.stored_links: dict[int, dict[bytes, Link]] = {}
         self.secrets: dict[bytes, bytes] = {}
@@ -92,6 +96,12 @@ class MemoryStore(Store):
         first = max(bisect_left(keys, prefix), bisect_right(keys, after))
         found = keys[first : first + count_max]
         return [key for key in found if key.startswith(prefix)]
+
+    def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+        start, stop = bisect_left(self.kept_keys, first), bisect_left(self.kept_keys, end)
+        return [
+            (key, self.kept[key]) for key in self.kept_keys[start : min(stop, start + count_max)]
+        ]
 
     def subscriptions(self) -> Iterator[tuple[bytes, SubscriptionState]]:
         yield from sorted(self.stored_subscriptions.items())
@@ -187,6 +197,19 @@ class _MemoryTransaction(Transaction):
     def discard(self, garbage: Garbage) -> None:
         at = (garbage.id, garbage.until)
         self.changes.append(partial(self._store.discarded.__setitem__, at, garbage))
+
+    def put_held(self, key: bytes, value: bytes | None) -> None:
+        self.changes.append(partial(self._keep, key, value))
+
+    def _keep(self, key: bytes, value: bytes | None) -> None:
+        kept, keys = self._store.kept, self._store.kept_keys
+        if value is None:
+            if kept.pop(key, None) is not None:
+                del keys[bisect_left(keys, key)]
+            return
+        if key not in kept:
+            insort(keys, key)
+        kept[key] = value
 
     def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
         self.buckets[bucket] = state

@@ -26,6 +26,11 @@ class Pins:
     def hold(self, state: StreamState) -> Callable[[], None]:
         """Pin what a state refers to, until the returned function is called."""
         held = [(state.id, state.earliest.byte)]
+        if state.fork is not None:
+            start = state.earliest.byte
+            for segment in state.fork.segments(start):
+                held.append((segment.id, start))
+                start = segment.end.byte
         if state.snapshot is not None:
             held.append((state.snapshot.id, 0))
         return self._hold(held)

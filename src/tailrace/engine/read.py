@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from tailrace.engine.base import Store
 from tailrace.engine.codec import HEAD, lengths_of, producer_of
 from tailrace.engine.errors import StorageDamaged
+from tailrace.engine.stitch import scan
 from tailrace.protocol.errors import OffsetBeyondTail, OffsetGone, OffsetMisaligned
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
@@ -87,7 +88,7 @@ def read_slice(
         return found
     message, byte = start
     room = bytes_max
-    for value in store.scan(state.id, start.byte, state.tail.byte):
+    for value in scan(store, state, start.byte, state.tail.byte):
         _, _, _, head, count, first_message, first_byte, _ = HEAD.unpack_from(value)
         size = len(value) - head
         skipped = 0
@@ -125,10 +126,11 @@ def read_records(
     bytes_about: int,
     bytes_max: int,
     *,
+    details: bool = True,
     producers: bool = False,
 ) -> Slice:
     """
-    Messages from one known offset towards another, with the lengths, times and producers.
+    Messages from one known offset towards another; with `details`, the lengths and times too.
 
     Record by record: about `bytes_about`, and more if a record is larger, since each is read whole;
     but never more than `bytes_max`, unless the first message alone is larger. Fewer, if they are
@@ -144,7 +146,7 @@ def read_records(
     times: list[int] = []
     names: list[str | None] = []
     room = min(bytes_about, bytes_max)
-    for value in store.scan(state.id, byte, until.byte):
+    for value in scan(store, state, byte, until.byte):
         _, _, _, head, count, first_message, first_byte, time = HEAD.unpack_from(value)
         skipped = 0
         if first_byte != byte or first_message != message:
@@ -164,8 +166,9 @@ def read_records(
         at = len(value) - size
         parts.append(memoryview(value)[at : at + length])
         _let_go(parts, value)
-        lengths.append(lengths_of(value, head, count)[skipped : skipped + taken])
-        times.append(time)
+        if details:
+            lengths.append(lengths_of(value, head, count)[skipped : skipped + taken])
+            times.append(time)
         if producers:
             names.append(producer_of(value))
         message += taken

@@ -28,11 +28,13 @@ import msgspec
 from tailrace.engine import backup_format
 from tailrace.exceptions import ExitCode, TailraceError
 
-__all__ = ["BackupInvalid", "DirectoryTaken", "restore"]
+__all__ = ["RESTORED", "BackupInvalid", "DirectoryTaken", "restore"]
 
 _PIECE_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}|snapshots/0[0-9]{19}", re.ASCII)
 _CURRENT: Final = "CURRENT"
+RESTORED: Final = "restored"
+"""An empty file: the next start makes a new store id, since history may go another way."""
 # The one field of a header that its checksum does not cover.
 _CHECKSUM: Final = slice(148, 156)
 _CHECKSUM_FORM: Final = re.compile(rb"[0-7]{6}\0 ")
@@ -90,6 +92,7 @@ def restore(
                     target.write(piece)
                     advance(len(piece))
         reader.finish()
+        (part / RESTORED).touch()
         if inside:
             _give_to_owner(part, directory)
         _sync_all(part)

@@ -199,6 +199,10 @@ class Subscriptions:
         assert state is not None
         return state
 
+    def linked_paths(self, scope: bytes, subscription_id: str) -> tuple[str, ...]:
+        """The paths of its explicit links. Raises SubscriptionNotFound."""
+        return tuple(path.decode() for path in self._entry(scope, subscription_id).explicit)
+
     def page(
         self, scope: bytes, after: str, count_max: int
     ) -> tuple[list[tuple[str, SubscriptionState]], bool]:

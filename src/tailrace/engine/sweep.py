@@ -64,6 +64,7 @@ class Sweeper:
         try:
             engine.measure_room()
             more = self._delete_expired()
+            more = engine.forks.sweep() or more
             if engine.commit.syncing is None:
                 more = self._reclaim() or more
             elif not self._waiting:
@@ -106,7 +107,7 @@ class Sweeper:
         engine = self._engine
         stream = engine.stream(due.key)
         state = stream.state
-        if state is None or state.id != due.id:
+        if state is None or state.id != due.id or state.deleted:
             return
         if not engine.expire(stream, now):
             # A sliding TTL was extended; the index has the old deadline.

@@ -9,7 +9,8 @@ Rule 2: the number of streams and of bytes is part of a bucket's state and commi
 stream that changes it.
 
 Rule 3: a stream's bytes are what it retains, from its earliest offset to its tail, and its latest
-snapshot. `growth` says what each record changes, so they are never counted again.
+snapshot. What a fork inherits counts for the stream that stores it, also after that one no longer
+retains it. `growth` says what each record changes, so bytes are never counted again.
 """
 
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from tailrace.protocol.state import (
     DeleteRecord,
     PublishRecord,
     Record,
+    ReferenceRecord,
     StreamState,
 )
 
@@ -93,8 +95,8 @@ def grow(state: BucketState, streams: int, size: int) -> BucketState:
 
 def stream_bytes(state: StreamState) -> int:
     """Rule 3."""
-    retained = state.tail.byte - state.earliest.byte
-    return retained if state.snapshot is None else retained + state.snapshot.size
+    # A snapshot at the tail would supersede all of it.
+    return state.superseded(state.tail) + state.held
 
 
 def growth(before: StreamState | None, record: Record) -> Growth:
@@ -113,7 +115,10 @@ def growth(before: StreamState | None, record: Record) -> Growth:
             return Growth(-1, -stream_bytes(before))
         case PublishRecord(snapshot):
             assert before is not None
-            covered = snapshot.offset.byte - before.earliest.byte
-            superseded = 0 if before.snapshot is None else before.snapshot.size
-            return Growth(0, snapshot.size - covered - superseded)
+            # Forks may need what it supersedes: then it stays, and still counts.
+            superseded = 0 if before.forks else before.superseded(snapshot.offset)
+            return Growth(0, snapshot.size - superseded)
+        case ReferenceRecord(change):
+            assert before is not None
+            return Growth(0, 0 if before.forks + change else -before.held)
     return Growth()

@@ -18,6 +18,9 @@ __all__ = [
     "ContentTypeInvalid",
     "ContentTypeMismatch",
     "ContentTypeMissing",
+    "ForkSourceGone",
+    "ForkSourceNotFound",
+    "ForkSubOffsetBeyond",
     "HeaderInvalid",
     "JsonInvalid",
     "NameInvalid",
@@ -38,7 +41,9 @@ __all__ = [
     "SnapshotNotFound",
     "StreamClosed",
     "StreamExists",
+    "StreamHeld",
     "StreamNotFound",
+    "StreamSoftDeleted",
 ]
 
 
@@ -164,6 +169,63 @@ class StreamExists(Refusal):
     difference: str
 
 
+class StreamSoftDeleted(Refusal):
+    """The stream was deleted, or has expired, and is kept for its forks (forks, today.md)."""
+
+    status = 410
+    code = "stream-gone"
+    title = "Stream was deleted"
+    message = (
+        "the stream was deleted or has expired: only its forks still have what they inherited; "
+        "the path is free again when they are deleted"
+    )
+
+
+class StreamHeld(Refusal):
+    """PUT at the path of a stream that was deleted and is kept for its forks."""
+
+    status = 409
+    code = "stream-held"
+    title = "Path is still in use by a deleted stream"
+    message = (
+        "the stream at this path was deleted and is kept for its forks: delete them first, or "
+        "choose another path"
+    )
+
+
+class ForkSourceNotFound(Refusal):
+    """The source of a fork was never created, was deleted, or has expired."""
+
+    status = 404
+    code = "fork-source-not-found"
+    title = "Source of the fork not found"
+    message = "no stream at the path in Stream-Forked-From: nothing was created"
+
+
+class ForkSourceGone(Refusal):
+    """The source of a fork was deleted and is kept for other forks."""
+
+    status = 409
+    code = "fork-source-gone"
+    title = "Source of the fork was deleted"
+    message = "the stream in Stream-Forked-From was deleted, and cannot be forked any more"
+
+
+class ForkSubOffsetBeyond(Refusal):
+    """The sub-offset counts more than follows the fork offset."""
+
+    code = "fork-sub-offset-beyond"
+    title = "Sub-offset is past the next boundary"
+    message = (
+        "Stream-Fork-Sub-Offset {sub_offset} is past what was appended at {token}, which has "
+        "{available} {unit}: use a later Stream-Fork-Offset"
+    )
+    sub_offset: int
+    token: str
+    available: int
+    unit: str
+
+
 class StreamClosed(Refusal):
     """The stream is closed and accepts no more appends (§5.2)."""
 
@@ -262,7 +324,11 @@ class SeqRegression(Refusal):
     status = 409
     code = "seq-regression"
     title = "Stream-Seq did not increase"
-    message = "Stream-Seq {received!r} is not above the last, {last!r} (compared as bytes)"
+    # Published clients look for the words "sequence conflict".
+    message = (
+        "sequence conflict: Stream-Seq {received!r} is not above the last, {last!r} (compared as "
+        "bytes)"
+    )
     last: str
     received: str
 
@@ -285,7 +351,10 @@ class BucketNotFound(Refusal):
     status = 404
     code = "bucket-not-found"
     title = "Bucket not found"
-    message = "no bucket of this name: create it with PUT /{{bucket_id}} before its streams"
+    message = (
+        "no bucket of this name: create it with PUT /{{bucket_id}} before its streams (streams of "
+        "the base protocol are at /v1/stream/{{path}})"
+    )
 
 
 class BucketExists(Refusal):

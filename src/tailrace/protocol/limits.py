@@ -12,8 +12,7 @@ STREAM_NAME_BYTES_MAX: Final = 1024
 # X§1.1, both of them.
 STREAM_ID_BYTES_MAX: Final = 122
 BUCKETED_KEY_BYTES_MAX: Final = 122
-# The elements of an array take up to a hundred times its bytes in memory. The number of its commas,
-# inner ones too, is a bound that costs nothing to count.
-JSON_COMMAS_MAX: Final = 1_000_000
+# Each message of an array takes up to a hundred bytes of memory while it is split.
+JSON_MESSAGES_MAX: Final = 1_000_000
 # 100 years: more is a typing error, and must not overflow a timestamp.
 TTL_S_MAX: Final = 100 * 365 * 86_400

@@ -11,7 +11,7 @@ decided upon, is durable. That is the caller's duty; see `engine.engine`.
 
 The order of checks on an append is public behaviour:
 
-    the stream exists            404
+    the stream exists            404; 410 if it is soft-deleted
     producer: stale epoch        403
     producer: retry              204, unless the stream is closed and this did not close it
     the stream is closed         409 with Stream-Closed
@@ -22,10 +22,12 @@ The order of checks on an append is public behaviour:
 
 A snapshot (X§2.2) is refused in this order:
 
-    the stream exists            404
+    the stream exists            404; 410 if it is soft-deleted
     the offset is past the tail  409
     it is no longer retained     410
     one is published there       204 if it is the same, else 409
+
+The order for a fork is in `fork_rules`.
 """
 
 from enum import Enum
@@ -45,10 +47,13 @@ from tailrace.protocol.errors import (
     SnapshotConflict,
     StreamClosed,
     StreamExists,
+    StreamHeld,
     StreamNotFound,
+    StreamSoftDeleted,
 )
+from tailrace.protocol.fork_rules import check_same_fork, inherit, life
 from tailrace.protocol.json_mode import split_messages
-from tailrace.protocol.offset import Offset
+from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import ProducerState, admit, is_retry
 from tailrace.protocol.state import (
     Append,
@@ -62,6 +67,8 @@ from tailrace.protocol.state import (
     Publish,
     PublishRecord,
     Record,
+    ReferenceRecord,
+    SoftDeleteRecord,
     StreamState,
     Touch,
     TouchRecord,
@@ -116,48 +123,75 @@ def decide(state: StreamState | None, command: Command, now: int) -> Verdict:
         return _NOTHING
     match command:
         case Delete():
-            return Verdict(Effect.DELETED, DeleteRecord(now))
+            return _decide_delete(state, now)
         case Expire(sliding, read_at):
             if not state.expired(now, sliding, read_at):
                 return _NOTHING
-            return Verdict(Effect.DELETED, DeleteRecord(now))
+            return _decide_delete(state, now)
         case Publish():
             return _decide_publish(state, command, now)
         case Touch():
-            if state.ttl_s is None:
+            if state.ttl_s is None or state.deleted:
                 return _NOTHING
             return Verdict(Effect.TOUCHED, TouchRecord(now))
     raise AssertionError(f"unknown command {command!r}")
 
 
+def _decide_delete(state: StreamState, now: int) -> Verdict:
+    """What forks inherit stays: the source of one is removed when its last fork is."""
+    if state.deleted:
+        raise StreamSoftDeleted
+    return Verdict(Effect.DELETED, SoftDeleteRecord(now) if state.forks else DeleteRecord(now))
+
+
 def _decide_create(state: StreamState | None, command: Create, now: int) -> Verdict:
     if state is not None:
         return _decide_existing(state, command)
+    forked = None if command.fork is None else inherit(command, command.fork)
+    content_type = command.content_type
+    if content_type is None:
+        assert forked is not None
+        content_type = forked.source.content_type
     payload: bytes = command.body
     lengths: tuple[int, ...] = ()
-    if payload and is_json(command.content_type):
+    if payload and is_json(content_type):
         payload, lengths = _json_messages(payload)
+    if forked is not None and forked.piece:
+        # Never in JSON mode, where a sub-offset is a message boundary.
+        payload = forked.piece + payload
     content = None
     if payload or command.closed:
         content = AppendRecord(now, payload, lengths, closes=command.closed)
+    ttl_s, expires_at = life(command)
     created = CreateRecord(
         time=now,
         id=command.id,
-        content_type=command.content_type,
-        ttl_s=command.ttl_s,
-        expires_at=command.expires_at,
+        content_type=content_type,
+        ttl_s=ttl_s,
+        expires_at=expires_at,
         content=content,
     )
+    if forked is not None:
+        source = forked.source
+        created = replace(
+            created, fork=forked.origin, earliest=source.earliest, snapshot=source.snapshot
+        )
     return Verdict(Effect.CREATED, created)
 
 
 def _decide_existing(state: StreamState, command: Create) -> Verdict:
     """§5.1: the same configuration and closure status is a success, anything else a conflict."""
-    if essence(state.content_type) != essence(command.content_type):
+    if state.deleted:
+        raise StreamHeld
+    check_same_fork(state.fork, command.fork)
+    if command.content_type is not None and (
+        essence(state.content_type) != essence(command.content_type)
+    ):
         raise StreamExists(f"Content-Type: it is {state.content_type}")
-    if state.ttl_s != command.ttl_s:
+    ttl_s, expires_at = life(command)
+    if state.ttl_s != ttl_s:
         raise StreamExists("Stream-TTL")
-    if state.expires_at != command.expires_at:
+    if state.expires_at != expires_at:
         raise StreamExists("Stream-Expires-At")
     if state.closed != command.closed:
         raise StreamExists(f"closure: it is {'closed' if state.closed else 'open'}")
@@ -167,6 +201,8 @@ def _decide_existing(state: StreamState, command: Create) -> Verdict:
 def _decide_append(state: StreamState | None, command: Append, now: int) -> Verdict:
     if state is None:
         raise StreamNotFound
+    if state.deleted:
+        raise StreamSoftDeleted
     claim = command.producer
     known: ProducerState | None = None
     retry = False
@@ -223,6 +259,8 @@ def _decide_publish(state: StreamState, command: Publish, now: int) -> Verdict:
     if state.id != command.stream_id:
         # During the upload the stream was deleted, and another one created under its name.
         raise StreamNotFound
+    if state.deleted:
+        raise StreamSoftDeleted
     wanted, current = command.snapshot, state.snapshot
     token = wanted.offset.token()
     if wanted.offset > state.tail:
@@ -267,14 +305,20 @@ def apply(state: StreamState | None, record: Record) -> StreamState | None:
                 written_at=record.time,
                 ttl_s=record.ttl_s,
                 expires_at=record.expires_at,
+                tail=START if record.fork is None else record.fork.point,
+                earliest=record.earliest,
+                snapshot=record.snapshot,
+                fork=record.fork,
             )
             return created if record.content is None else apply_append(created, record.content)
         case DeleteRecord():
             return None
         case PublishRecord(snapshot):
             assert state is not None
+            held = state.superseded(snapshot.offset) if state.forks else 0
             return replace(
                 state,
+                held=state.held + held,
                 snapshot=snapshot,
                 # X§2.2: the server MUST treat it as the new earliest retained offset.
                 earliest=snapshot.offset,
@@ -283,6 +327,13 @@ def apply(state: StreamState | None, record: Record) -> StreamState | None:
         case TouchRecord(time):
             assert state is not None
             return replace(state, touched_at=max(state.touched_at, time))
+        case SoftDeleteRecord():
+            assert state is not None
+            return replace(state, deleted=True)
+        case ReferenceRecord(change):
+            assert state is not None
+            forks = state.forks + change
+            return replace(state, forks=forks, held=state.held if forks else 0)
     raise AssertionError(f"unknown record {record!r}")
 
 

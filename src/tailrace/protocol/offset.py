@@ -16,6 +16,8 @@ BEGINNING: Final = "-1"
 TAIL: Final = "now"
 
 _TOKEN: Final = re.compile(r"[0-9]{16}_[0-9]{16}", re.ASCII)
+# No stream has more messages or bytes.
+_LENIENT_TOKEN: Final = re.compile(r"[0-9]{1,32}_[0-9]{1,32}", re.ASCII)
 
 
 class Offset(NamedTuple):
@@ -35,8 +37,15 @@ class Offset(NamedTuple):
 START: Final = Offset(0, 0)
 
 
-def parse_offset(token: str) -> Offset:
-    """Parse a token, but not `-1` or `now`. Raises OffsetInvalid if the text is not a token."""
-    if not _TOKEN.fullmatch(token):
-        raise OffsetInvalid(token[:64])
-    return Offset(int(token[:16]), int(token[17:]))
+def parse_offset(token: str, *, lenient: bool = False) -> Offset:
+    """
+    Parse a token, but not `-1` or `now`; `lenient`: numbers of any width.
+
+    Raises OffsetInvalid if the text is not a token.
+    """
+    if _TOKEN.fullmatch(token):
+        return Offset(int(token[:16]), int(token[17:]))
+    if lenient and _LENIENT_TOKEN.fullmatch(token):
+        message, _, byte = token.partition("_")
+        return Offset(int(message), int(byte))
+    raise OffsetInvalid(token[:64])

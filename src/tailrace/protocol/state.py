@@ -4,6 +4,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from tailrace.protocol.errors import Refusal
+from tailrace.protocol.fork import ForkOrigin
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.producer import NO_PRODUCERS, ProducerHeaders, Producers
 
@@ -16,10 +18,14 @@ __all__ = [
     "Delete",
     "DeleteRecord",
     "Expire",
+    "ForkPoint",
+    "ForkRequest",
     "Publish",
     "PublishRecord",
     "Record",
+    "ReferenceRecord",
     "SnapshotInfo",
+    "SoftDeleteRecord",
     "StreamState",
     "Touch",
     "TouchRecord",
@@ -68,6 +74,36 @@ class StreamState(Struct, frozen=True, kw_only=True, gc=False):
     producers: Producers = NO_PRODUCERS
     snapshot: SnapshotInfo | None = None
     """The latest one, the only one that is visible."""
+    fork: ForkOrigin | None = None
+    """What it was forked from, if it was."""
+    forks: int = 0
+    """The number of streams that were forked from this one and still exist."""
+    deleted: bool = False
+    """Soft-deleted: it exists for its forks only."""
+    held: int = 0
+    """Bytes before the earliest retained offset that are kept for forks."""
+
+    @property
+    def begins(self) -> Offset:
+        """Where its own records begin: what is before is inherited."""
+        return START if self.fork is None else self.fork.point
+
+    @property
+    def own_snapshot(self) -> SnapshotInfo | None:
+        """The snapshot, unless it is the inherited one."""
+        snapshot = self.snapshot
+        if snapshot is None or self.fork is None or snapshot.id != self.fork.snapshot_id:
+            return snapshot
+        return None
+
+    def own_bytes(self, until: Offset) -> int:
+        """The retained bytes of its own records before an offset."""
+        return max(0, until.byte - max(self.earliest.byte, self.begins.byte))
+
+    def superseded(self, offset: Offset) -> int:
+        """The bytes of its own that it no longer retains after a snapshot at an offset."""
+        snapshot = self.own_snapshot
+        return self.own_bytes(offset) + (0 if snapshot is None else snapshot.size)
 
     def deadline(self, sliding: bool, read_at: int = 0) -> int | None:
         """The time at which the stream expires; `read_at` is a read that is not recorded yet."""
@@ -77,7 +113,7 @@ class StreamState(Struct, frozen=True, kw_only=True, gc=False):
         return start + self.ttl_s * 1000
 
     def expired(self, now: int, sliding: bool, read_at: int = 0) -> bool:
-        deadline = self.deadline(sliding, read_at)
+        deadline = None if self.deleted else self.deadline(sliding, read_at)
         return deadline is not None and now >= deadline
 
 
@@ -110,12 +146,28 @@ class CreateRecord(Struct, frozen=True, kw_only=True, gc=False):
     ttl_s: int | None = None
     expires_at: int | None = None
     content: AppendRecord | None = None
+    fork: ForkOrigin | None = None
+    earliest: Offset = START
+    """Of a fork: inherited, like the snapshot there."""
+    snapshot: SnapshotInfo | None = None
 
 
 class DeleteRecord(Struct, frozen=True, gc=False):
     """The stream was deleted, or has expired."""
 
     time: int
+
+
+class SoftDeleteRecord(Struct, frozen=True, gc=False):
+    """The stream was deleted, or has expired, and is kept for its forks."""
+
+    time: int
+
+
+class ReferenceRecord(Struct, frozen=True, gc=False):
+    """A fork of the stream was created (1), or a fork was removed (-1)."""
+
+    change: int
 
 
 class TouchRecord(Struct, frozen=True, gc=False):
@@ -132,18 +184,54 @@ class PublishRecord(Struct, frozen=True, gc=False):
     """Its bytes, if it is inline; others are stored before this record is made."""
 
 
-Record: TypeAlias = AppendRecord | CreateRecord | DeleteRecord | PublishRecord | TouchRecord
+Record: TypeAlias = (
+    AppendRecord
+    | CreateRecord
+    | DeleteRecord
+    | PublishRecord
+    | ReferenceRecord
+    | SoftDeleteRecord
+    | TouchRecord
+)
+
+
+class ForkPoint(Struct, frozen=True, gc=False):
+    """What the records of a source have at a fork offset and sub-offset."""
+
+    offset: Offset
+    """The boundary up to which the fork inherits."""
+    piece: bytes = b""
+    """The beginning of the message after it, where the sub-offset is inside of a message."""
+
+
+class ForkRequest(Struct, frozen=True, gc=False):
+    """
+    The fork headers of a PUT, and what the engine found out for `decide`.
+
+    `point` is None where no record has to be read: the fork offset is the tail of the source, or
+    is refused by the state of the source alone.
+    """
+
+    key: bytes
+    """The name of the source."""
+    offset: Offset | None = None
+    """None: the tail of the source."""
+    sub_offset: int = 0
+    source: StreamState | None = None
+    point: ForkPoint | Refusal | None = None
 
 
 class Create(Struct, frozen=True, kw_only=True, gc=False):
     """PUT. `id` is the internal id of the stream, if this request creates it."""
 
     id: int
-    content_type: str
+    content_type: str | None
+    """None: that of the source; only a fork may omit it."""
     ttl_s: int | None = None
     expires_at: int | None = None
     closed: bool = False
     body: bytes = b""
+    fork: ForkRequest | None = None
 
 
 class Append(Struct, frozen=True, gc=False):

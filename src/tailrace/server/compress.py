@@ -1,7 +1,8 @@
 """
 Content codings for responses above 1 KiB.
 
-The levels are fast ones: a response is often compressed for a single reader.
+The levels are fast ones: a response is often compressed for a single reader. The windows are small
+ones: a slow reader of a large response holds its compressor.
 """
 
 import zlib
@@ -15,6 +16,8 @@ import zstandard
 __all__ = ["COMPRESS_BYTES_MIN", "coding_for", "compress", "negotiate", "new_packer"]
 
 COMPRESS_BYTES_MIN: Final = 1024
+_WINDOW_BITS: Final = 17
+_ZSTD_PARAMETERS: Final = zstandard.ZstdCompressionParameters.from_level(1, window_log=_WINDOW_BITS)
 
 
 _Packer = tuple[Callable[[bytes | memoryview], bytes], Callable[[], bytes]]
@@ -27,8 +30,10 @@ def _methods(compressor: Any, pack: str = "compress", finish: str = "flush") -> 
 
 # In order of preference among codings of equal weight.
 _CODINGS: Final[dict[str, Callable[[], _Packer]]] = {
-    "zstd": lambda: _methods(zstandard.ZstdCompressor(level=1).compressobj()),
-    "br": lambda: _methods(brotli.Compressor(quality=3), "process", "finish"),
+    "zstd": lambda: _methods(
+        zstandard.ZstdCompressor(compression_params=_ZSTD_PARAMETERS).compressobj()
+    ),
+    "br": lambda: _methods(brotli.Compressor(quality=3, lgwin=_WINDOW_BITS), "process", "finish"),
     "gzip": lambda: _methods(zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)),
     "deflate": lambda: _methods(zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS)),
 }

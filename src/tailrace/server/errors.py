@@ -3,11 +3,12 @@
 from tailrace.protocol.errors import Refusal
 
 __all__ = [
-    "ArrowMissing", "BackupFailed", "BackupRunning", "BackupUnsupported", "BodyTooLarge",
-    "ContentCodingRefused", "HeadersTooLarge", "Internal", "MalformedRequest", "MethodNotAllowed",
-    "NotReady", "RequestInvalid", "RequestTimeout", "RouteNotFound", "SnapshotNotStored",
-    "SnapshotTooLarge", "TooManyConnections", "TransferCodingUnknown", "UpgradeRefused",
-    "UriTooLong",
+    "ArrowMissing", "BackupFailed", "BackupRunning", "BackupUnsupported", "BodyIncomplete",
+    "BodyTooLarge", "ConditionFailed", "ConditionUnsupported", "ContentCodingRefused",
+    "HeadersTooLarge", "Internal", "MalformedRequest", "MethodNotAllowed",
+    "MethodNotAllowedOnBucket", "NotReady", "RequestInvalid", "RequestTimeout",
+    "RouteNotFound", "SnapshotNotStored", "SnapshotTooLarge", "TooManyConnections",
+    "TransferCodingUnknown", "UpgradeRefused", "UriTooLong",
 ]  # fmt: skip
 
 
@@ -34,6 +35,15 @@ class MethodNotAllowed(Refusal):
     allowed: str
 
 
+class MethodNotAllowedOnBucket(MethodNotAllowed):
+    """A client that was given a bare host as its root takes a bucket for a stream."""
+
+    message = (
+        "{method:.32} is not allowed on a bucket; allowed: {allowed}. Streams of the base protocol "
+        "are at /v1/stream/{{path}}: give the client that URL"
+    )
+
+
 class BodyTooLarge(Refusal):
     """The body is larger than `--body-bytes-max`."""
 
@@ -45,6 +55,16 @@ class BodyTooLarge(Refusal):
         "split it into several appends"
     )
     bytes_max: int
+
+
+class BodyIncomplete(Refusal):
+    """The body is not what its headers announce: a part was lost before it reached the server."""
+
+    code = "body-incomplete"
+    title = "Incomplete body"
+    message = "the body {reason}, and nothing was stored: send the request again{advice}"
+    reason: str
+    advice: str
 
 
 class SnapshotTooLarge(Refusal):
@@ -148,6 +168,30 @@ class ContentCodingRefused(Refusal):
     message = (
         "send the body without Content-Encoding; responses are compressed if the client accepts it"
     )
+
+
+class ConditionFailed(Refusal):
+    """`If-None-Match: *`: what should be created exists."""
+
+    status = 412
+    code = "condition-failed"
+    title = "Condition failed"
+    message = "it exists, and If-None-Match: * allows only to create it; nothing was changed"
+
+
+class ConditionUnsupported(Refusal):
+    """The condition of a write cannot be evaluated."""
+
+    status = 501
+    code = "condition-unsupported"
+    title = "Condition is not supported"
+    message = (
+        "{header} on {method} is not supported with this value, and nothing was changed: PUT of a "
+        "stream or a bucket takes If-None-Match: *, POST and DELETE take If-Match: *; to order "
+        "appends, use Stream-Seq or a producer"
+    )
+    header: str
+    method: str
 
 
 class RequestTimeout(Refusal):

@@ -1,8 +1,9 @@
 """Header names, the headers of every response, and conditional requests."""
 
+import re
 from typing import Final
 
-__all__ = ["COMMON", "PREFLIGHT", "caching", "matches", "vary"]
+__all__ = ["COMMON", "caching", "matches", "preflight", "vary"]
 
 STREAM_NEXT_OFFSET: Final = b"Stream-Next-Offset"
 STREAM_UP_TO_DATE: Final = b"Stream-Up-To-Date"
@@ -25,6 +26,8 @@ WWW_AUTHENTICATE: Final = b"WWW-Authenticate"
 TRUE: Final = b"true"
 FALSE: Final = b"false"
 NO_STORE: Final = (CACHE_CONTROL, b"no-store")
+UNBUFFERED: Final = (b"X-Accel-Buffering", b"no")
+"""nginx and others collect a response before they pass it on, unless it has this header."""
 SANDBOX: Final = (b"Content-Security-Policy", b"sandbox")
 """§10.3: stored content has any type; a browser must not run it as a page of this origin."""
 
@@ -39,7 +42,8 @@ _EXPOSED: Final = (
 _ALLOWED: Final = (
     b"Content-Type", b"Authorization", b"If-None-Match", b"Accept", b"Cache-Control",
     b"Last-Event-ID", STREAM_CLOSED, b"Stream-Seq", STREAM_TTL, STREAM_EXPIRES_AT, b"Producer-Id",
-    PRODUCER_EPOCH, PRODUCER_SEQ,
+    PRODUCER_EPOCH, PRODUCER_SEQ, b"Stream-Forked-From", b"Stream-Fork-Offset",
+    b"Stream-Fork-Sub-Offset",
 )  # fmt: skip
 
 COMMON: Final = [
@@ -50,12 +54,29 @@ COMMON: Final = [
     (b"Access-Control-Expose-Headers", b", ".join(_EXPOSED)),
 ]
 
-PREFLIGHT: Final = [
+_PREFLIGHT: Final = [
     (b"Access-Control-Allow-Methods", b"GET, HEAD, PUT, POST, DELETE, OPTIONS"),
-    (b"Access-Control-Allow-Headers", b", ".join(_ALLOWED)),
     (b"Access-Control-Max-Age", b"86400"),
+    (b"Vary", b"Access-Control-Request-Headers"),
     NO_STORE,
 ]
+_ASKED_BYTES_MAX: Final = 4096
+_NAMES: Final = re.compile(
+    rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:[ \t]*,[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+)*+"
+)
+
+
+def preflight(asked: bytes | None) -> list[tuple[bytes, bytes]]:
+    """
+    The headers of the response to OPTIONS.
+
+    Allowed is whatever the browser asks for, since libraries and proxies add headers of their own;
+    the list of the protocol's headers, if it asks for none, or not by a valid list of names.
+    """
+    allowed = asked
+    if asked is None or len(asked) > _ASKED_BYTES_MAX or not _NAMES.fullmatch(asked):
+        allowed = b", ".join(_ALLOWED)
+    return [(b"Access-Control-Allow-Headers", allowed or b""), *_PREFLIGHT]
 
 
 def caching(directive: bytes, *, shared: bool) -> tuple[bytes, bytes]:

@@ -17,10 +17,18 @@ import structlog
 from tailrace.engine.engine import Engine
 from tailrace.engine.errors import StorageDamaged
 from tailrace.protocol.cursor import parse_cursor
-from tailrace.protocol.errors import HeaderInvalid, NameInvalid, QueryInvalid, Refusal
-from tailrace.protocol.names import RESERVED
+from tailrace.protocol.errors import (
+    HeaderInvalid,
+    NameInvalid,
+    OffsetBeyondTail,
+    OffsetMisaligned,
+    QueryInvalid,
+    Refusal,
+)
+from tailrace.protocol.names import NO_BUCKET, RESERVED
 from tailrace.server import headers as h
-from tailrace.server.errors import Internal, MethodNotAllowed
+from tailrace.server.conditions import conditional
+from tailrace.server.errors import Internal, MethodNotAllowed, MethodNotAllowedOnBucket
 from tailrace.server.guard.guard import Guard
 from tailrace.server.handlers.admin.backup import BackupHandler
 from tailrace.server.handlers.admin.overview import OverviewHandlers
@@ -29,7 +37,14 @@ from tailrace.server.handlers.bootstrap import BootstrapHandler
 from tailrace.server.handlers.buckets import BucketHandlers
 from tailrace.server.handlers.bulk.offsets import OffsetsHandler
 from tailrace.server.handlers.bulk.rows import RowsHandler
-from tailrace.server.handlers.reads import ReadHandlers, parse_read_start, parse_until
+from tailrace.server.handlers.reads import (
+    ReadHandlers,
+    ReadStart,
+    parse_bytes_max,
+    parse_last_event_id,
+    parse_read_start,
+    parse_until,
+)
 from tailrace.server.handlers.snapshots import SnapshotHandlers
 from tailrace.server.handlers.subscriptions.leases import LeaseHandlers
 from tailrace.server.handlers.subscriptions.manage import SubscriptionHandlers
@@ -40,7 +55,7 @@ from tailrace.server.message import BodySink, Reply, Request, Response, Waiting
 from tailrace.server.observability.metrics import Metrics
 from tailrace.server.problem import problem
 from tailrace.server.routing.query import READ_QUERY, parse_query
-from tailrace.server.routing.routes import APPEND, LISTING, READ_STREAM, ROUTES, Endpoint
+from tailrace.server.routing.routes import APPEND, BUCKET, LISTING, READ_STREAM, ROUTES, Endpoint
 from tailrace.server.routing.target import (
     SHORT_BYTES_MAX,
     STREAM_PREFIX,
@@ -59,7 +74,8 @@ _WRITES: Final = ("PUT", "POST", "DELETE")
 _SINGLE_HEADERS: Final = frozenset(
     (
         b"content-type", b"stream-ttl", b"stream-expires-at", b"stream-closed", b"stream-seq",
-        b"producer-id", b"producer-epoch", b"producer-seq",
+        b"producer-id", b"producer-epoch", b"producer-seq", b"stream-forked-from",
+        b"stream-fork-offset", b"stream-fork-sub-offset",
     )
 )  # fmt: skip
 
@@ -88,9 +104,13 @@ class Service:
     def __init__(self, engine: Engine, settings: Settings, guard: Guard | None = None) -> None:
         self.engine = engine
         self.settings = settings
+        self._root = settings.stream_root.encode()
+        self._lenient = settings.offsets == "lenient"
         self.guard = guard = Guard(settings) if guard is None else guard
         shared = guard.access is None
-        self.reads = ReadHandlers(engine, settings.chunk_bytes, shared=shared)
+        self.reads = ReadHandlers(
+            engine, settings.chunk_bytes, settings.read_bytes_max, shared=shared
+        )
         self.live = Live(
             engine,
             self.reads,
@@ -101,7 +121,7 @@ class Service:
             sse_s=settings.sse_s,
         )
         self.metrics = Metrics(engine, self.live, settings)
-        self.writes = WriteHandlers(engine)
+        self.writes = WriteHandlers(engine, settings.stream_root.encode())
         self.buckets = BucketHandlers(engine)
         self.snapshots = SnapshotHandlers(engine, settings.snapshot_bytes_max, shared=shared)
         self.bootstrap = BootstrapHandler(engine, shared=shared)
@@ -160,7 +180,9 @@ class Service:
                 if target is UNRESOLVED:
                     path = request.path
                     target = request.target = (
-                        resolve_short(path) if len(path) <= SHORT_BYTES_MAX else resolve(path)
+                        resolve_short(path, self._root)
+                        if len(path) <= SHORT_BYTES_MAX
+                        else resolve(path, self._root)
                     )
             except Refusal:
                 if self.guard.guarded:
@@ -172,6 +194,9 @@ class Service:
             request.operation = (endpoint is not None and endpoint.metric) or route.name
             if self.guard.guarded:
                 self.guard.admit(request)
+            headers = request.headers
+            if b"if-none-match" in headers or b"if-match" in headers:
+                reply = conditional(request.method, headers, endpoint, reply)
             if endpoint is APPEND:
                 self._append(request, reply)
                 return None
@@ -199,7 +224,9 @@ class Service:
         path = request.path
         try:
             request.target = target = (
-                resolve_short(path) if len(path) <= SHORT_BYTES_MAX else resolve(path)
+                resolve_short(path, self._root)
+                if len(path) <= SHORT_BYTES_MAX
+                else resolve(path, self._root)
             )
         except Refusal:
             # `handle` responds with it once the request is complete.
@@ -213,6 +240,7 @@ class Service:
             self.guard.check_length(request)
         if not is_upload:
             return None
+        conditional(request.method, request.headers, endpoint, lambda _: None)
         try:
             if first and large:
                 self.snapshots.check(request)
@@ -229,20 +257,39 @@ class Service:
         mode = query.get("live", "false")
         if mode not in ("false", "long-poll", "sse"):
             raise QueryInvalid("live", "must be long-poll, sse or false")
-        position = parse_read_start(query, live=mode != "false")
+        # Clients of the base protocol compute offsets; those of buckets use them as returned.
+        lenient = self._lenient and request.target.key.startswith(NO_BUCKET)
+        position = parse_read_start(query, live=mode != "false", lenient=lenient)
+        if mode == "sse" and (last_id := request.headers.get(b"last-event-id")):
+            # A browser that reconnects repeats the URL of its first request.
+            position = parse_last_event_id(last_id)
         until = parse_until(query, live=mode != "false")
+        bytes_max = parse_bytes_max(query, live=mode != "false")
         cursor = parse_cursor(query.get("cursor", "")) if mode != "false" else None
         stream = self.engine.find(request.target.key)
         self.engine.touch(stream)
-        if mode == "long-poll":
+        if mode != "false":
             request.operation = mode
-            return self.live.long_poll(request, stream, position, cursor, reply)
-        if mode == "sse":
-            request.operation = mode
-            reply(self.live.sse(request, stream, position, cursor))
-        else:
-            self.reads.catch_up(request, stream, position, reply, until=until)
-        return None
+
+        def respond(position: ReadStart) -> Waiting | None:
+            if mode == "long-poll":
+                return self.live.long_poll(request, stream, position, cursor, reply)
+            if mode == "sse":
+                reply(self.live.sse(request, stream, position, cursor))
+            else:
+                self.reads.catch_up(
+                    request, stream, position, reply, until=until, bytes_max=bytes_max
+                )
+            return None
+
+        try:
+            return respond(position)
+        except (OffsetMisaligned, OffsetBeyondTail):
+            if not lenient or position.offset is None:
+                raise
+            # Only now: to align an offset takes a read.
+            offset = self.engine.align(stream, position.offset)
+            return respond(position._replace(offset=offset))
 
     def drain(self) -> None:
         """The server stops: end waiting readers, and fail `/-/ready`."""
@@ -340,9 +387,11 @@ def _check_single(repeated: frozenset[bytes]) -> None:
 def _without_endpoint(request: Request) -> Response:
     """Respond to OPTIONS; refuse a method that the route does not have."""
     if request.method == "OPTIONS":
-        return Response(204, h.PREFLIGHT)
+        return Response(204, h.preflight(request.headers.get(b"access-control-request-headers")))
     route = request.target.route
     if route is LISTING and request.method in _WRITES:
         # The client means a stream of this name, which X§1.1 reserves.
         raise NameInvalid(RESERVED)
+    if route is BUCKET:
+        raise MethodNotAllowedOnBucket(request.method, route.allowed)
     raise MethodNotAllowed(request.method, route.allowed)

@@ -55,7 +55,22 @@ _File: TypeAlias = Annotated[str, Meta(extra={"metavar": "FILE"})]
 _Directory: TypeAlias = Annotated[Path, Meta(extra={"metavar": "DIR"})]
 _Engine: TypeAlias = Literal["rocksdb", "memory"]
 _Ttl: TypeAlias = Literal["creation", "sliding"]
+_Offsets: TypeAlias = Literal["lenient", "strict"]
+# Not below /-/, which is the server's own.
+_Root: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern="^(/[A-Za-z0-9_~][A-Za-z0-9._~-]*)+/$",
+        description="a path such as /streams/, of letters, digits, '.', '_', '~' and '-'",
+    ),
+]
 _Networks: TypeAlias = Literal["public", "loopback", "private"]
+_Url: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r"^(https?://[^\s?#]+)?$", description="a URL such as https://streams.example.org"
+    ),
+]
 _LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 _LogFormat: TypeAlias = Literal["auto", "console", "json"]
 
@@ -74,8 +89,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ttl: Annotated[
         _Ttl, "Stream-TTL counts from creation, or starts again with every read and write."
     ] = "creation"
+    stream_root: Annotated[
+        _Root, "Path of the base protocol's streams, in addition to /v1/stream/ and /v1/streams/."
+    ] = "/v1/stream/"
+    offsets: Annotated[
+        _Offsets, "Offsets that a client computed: on the base surface, read from the message "
+        "before, or refuse them; buckets refuse them always."] = "lenient"
+    read_bytes_max: Annotated[
+        _Positive, "Maximum size of a catch-up read, unless a single message is larger."
+    ] = 64 << 20
     chunk_bytes: Annotated[
-        _Positive, "Maximum size of a response, unless a single message is larger."] = 1 << 20
+        _Positive, "Maximum size of a long-poll or an event, unless a single message is larger."
+    ] = 1 << 20
     body_bytes_max: Annotated[
         _Positive, "A larger request body is rejected with 413."] = 64 << 20
     snapshot_bytes_max: Annotated[
@@ -102,7 +127,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str, "Addresses or networks, separated by commas, whose X-Forwarded-For is trusted."
     ] = ""
     public_url: Annotated[
-        str, "URL of this server in webhooks, if clients reach it by another than they send in "
+        _Url, "URL of this server in webhooks, if clients reach it by another than they send in "
         "Host."] = ""
     webhook_networks: Annotated[
         _Networks, "Where webhooks may go: global addresses only; also localhost and 127.0.0.x; "

@@ -68,21 +68,32 @@ def streaming_response(
     release: Callable[[], None],
     coding: str | None = None,
     length: int | None = None,
+    count: Callable[[int], None] | None = None,
 ) -> Response:
-    """A 200 with a streaming body; `length` is that of the body before compression, if known."""
+    """
+    A 200 with a streaming body.
+
+    `length` is that of the body before compression, if known. `count` is called with the size of
+    each compressed piece.
+    """
     if coding is not None:
         headers.append((b"Content-Encoding", coding.encode()))
-        source, length = _compressed(source, coding), None
+        source, length = _compressed(source, coding, count), None
     return Response(200, headers, live=StreamingBody(source, release), length=length)
 
 
 async def _compressed(
-    source: AsyncIterator[bytes | memoryview], coding: str
+    source: AsyncIterator[bytes | memoryview], coding: str, count: Callable[[int], None] | None
 ) -> AsyncIterator[bytes]:
     """Compress the pieces of a source."""
     pack, finish = new_packer(coding)
     loop = asyncio.get_running_loop()
     async for piece in source:
         if data := await loop.run_in_executor(None, pack, piece):
+            if count is not None:
+                count(len(data))
             yield data
-    yield finish()
+    rest = finish()
+    if count is not None:
+        count(len(rest))
+    yield rest

@@ -21,7 +21,7 @@ class TestIteration:
         with Client(steady.url) as client:
             stream = client.stream(f"left/{next(numbers)}")
             stream.create(TEXT, body=b"x")
-            tail = stream.tail()
+            tail = stream.tail(live="sse")
             for chunk in tail:
                 assert chunk.data == b"x"
                 break

@@ -20,6 +20,7 @@ def test_each_error_pickles_with_its_fields_its_text_and_its_notes() -> None:
         "code": "some-code",
         "headers": {"producer-expected-seq": "3", "stream-next-offset": "7"},
         "sent": False,
+        "seconds": 1.5,
     }
     for kind in error_classes():
         names = [] if kind is TailraceError else list(inspect.signature(kind).parameters)

@@ -345,3 +345,27 @@ def test_no_spelling_of_a_path_bypasses_a_grant(guarded: Guarded) -> None:
     ):  # fmt: skip
         response = guarded.send(Route("GET", path, ""), token)
         assert response.status in (400, 403, 404), path
+
+
+def test_a_fork_needs_create_on_itself_and_read_on_its_source(guarded: Guarded) -> None:
+    """And the refusal is the same whether the source exists or not."""
+    guarded.set_up()
+    target = "/chat-rooms/generals"
+
+    def put(source: str, *grants: str) -> Response:
+        token = guarded.tokens["nothing"] if not grants else guarded.tokens[grants[0]]
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Stream-Forked-From": guarded.base + source,
+        }
+        return guarded.api.request("PUT", guarded.base + target, headers)
+
+    for source in (ROOM, "/chat-rooms/nothing"):
+        assert put(source).status == FORBIDDEN
+        assert put(source, "read:/").status == FORBIDDEN
+        refused = put(source, "create:/")
+        assert refused.status == FORBIDDEN
+        assert b"read" in refused.body
+    assert guarded.refused(Route("HEAD", target, ""), guarded.tokens["*:/"]) is None
+    assert put("/chat-rooms/nothing", "*:/").status == 404
+    assert put(ROOM, "*:/").status == 201

@@ -181,6 +181,18 @@ def test_live_readers_are_counted_while_they_wait(api: Api) -> None:
     until(api, lambda page: not any(page.labels("tailrace_live_readers", "kind").values()))
 
 
+def test_the_bytes_of_a_large_read_are_counted_as_sent(api: Api) -> None:
+    """With and without compression."""
+    path = api.path()
+    headers = {"Content-Type": "text/plain"}
+    assert api.request("PUT", path, headers, b"0123456789" * 200_000).status == 201
+    for accepted in ({}, {"Accept-Encoding": "gzip"}):
+        before = scrape(api)
+        size = len(api.get(path, headers=accepted).body)
+        sent = grown(before, scrape(api), "tailrace_read_bytes_total")
+        assert sent[(("operation", "read"),)] == size
+
+
 def test_connections_are_counted(api: Api) -> None:
     before = scrape(api)("tailrace_connections")
     # An ASGI app does not know the connections of its server.

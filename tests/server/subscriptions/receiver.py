@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import queue
 import socketserver
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from tests.support.together import HANG_S
@@ -51,7 +53,10 @@ ACCEPTED = response(202, b"{}")
 class Receiver:
     """A server that keeps what it receives; `behave` chooses its responses."""
 
-    def __init__(self, behave: Behaviour | bytes = DONE) -> None:
+    def __init__(
+        self, behave: Behaviour | bytes = DONE, tls: tuple[Path, Path] | None = None
+    ) -> None:
+        """`tls`: a certificate and its key."""
         self.behave: Behaviour = behave if callable(behave) else lambda _: behave
         self._received: queue.Queue[Received] = queue.Queue()
         self._ended = threading.Event()
@@ -66,6 +71,12 @@ class Receiver:
             request_queue_size = 128
 
         self._server = Server(("127.0.0.1", 0), Handler)
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(*tls)
+            listener = self._server.socket
+            self._server.socket = context.wrap_socket(listener, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()
 
@@ -75,7 +86,7 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hook"
+        return f"{self._scheme}://127.0.0.1:{self.port}/hook"
 
     def next(self) -> Received:
         """The next webhook, in the order of arrival."""

@@ -139,6 +139,19 @@ def test_use_of_a_subscription_needs_to_be_covered(guarded: Guarded) -> None:
         check_error(response, 403, "FORBIDDEN")
 
 
+@pytest.mark.slow
+def test_many_streams_do_not_change_who_may_use_a_subscription(guarded: Guarded) -> None:
+    """More than a view lists."""
+    owner = guarded.client("*:/v1/stream/team")
+    covering = guarded.client("subscribe,read:/v1/stream/team")
+    guarded.reload()
+    assert put(owner, "sub", **HOOK, pattern="team/*").status == 201
+    for number in range(1001):
+        owner.put(f"team/{number}")
+    shown = covering.show()
+    assert (len(shown["streams"]), shown["streams_cut"]) == (1000, True)
+
+
 def test_links_beyond_the_grants_are_refused(guarded: Guarded) -> None:
     owner = guarded.client("subscribe:/v1/stream/team")
     guarded.reload()

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from tailrace.client.webhooks import verify
+from tailrace.server.subscriptions import webhook_client, webhook_sender
 from tests.server.subscriptions.receiver import ACCEPTED, DONE, Received, Receiver, response
 from tests.server.subscriptions.surface import Surface, check_error
+from tests.support.certificates import Authority
 from tests.support.http import Response
+from tests.support.in_process import InProcessServer
 from tests.support.server import ServerProcess
 from tests.support.streams import Api
 from tests.support.together import wait_until
@@ -150,6 +153,25 @@ def test_receivers_that_hang_hold_up_nobody(surface: Surface, receiver: Receiver
             assert surface.request("DELETE", target).status == 204
 
 
+def test_hosts_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with many subscriptions, each of which hangs, takes all attempts there are."""
+    monkeypatch.setattr(webhook_sender, "ATTEMPTS_MAX", 2)
+    monkeypatch.setattr(webhook_client, "ATTEMPT_S", 0.3)
+    server = InProcessServer()
+    try:
+        with Receiver(lambda _: None) as hanging, Receiver() as good, server.connect() as api:
+            for index in range(10):
+                url = good.url if index == 9 else hanging.url
+                config = {"type": "webhook", "pattern": "t/*", "webhook": {"url": url}}
+                target = f"/v1/stream/__ds/subscriptions/s{index}"
+                assert api.request("PUT", target, {}, json.dumps(config).encode()).status == 201
+            assert api.request("PUT", "/v1/stream/t/a", {}, b"x").status == 201
+            good.next()
+            assert hanging.count < 6
+    finally:
+        server.stop()
+
+
 def test_huge_and_garbage_responses_leave_the_lease_to_the_worker(surface: Surface) -> None:
     huge = response(200, b'{"done":true,"x":"' + b"y" * (1 << 20) + b'"}')
     with Receiver(huge) as receiver:
@@ -174,8 +196,10 @@ def test_deletion_ends_the_delivery(surface: Surface) -> None:
 
 
 @contextmanager
-def started(path: Path, *options: str) -> Iterator[tuple[ServerProcess, Surface]]:
-    with ServerProcess(path, "--engine", "rocksdb", *options) as server:
+def started(
+    path: Path, *options: str, env: dict[str, str] | None = None
+) -> Iterator[tuple[ServerProcess, Surface]]:
+    with ServerProcess(path, "--engine", "rocksdb", *options, env=env) as server:
         api = Api(server)
         yield server, Surface(api)
         api.close()
@@ -223,6 +247,31 @@ def test_the_public_url_is_used(tmp_path: Path, receiver: Receiver) -> None:
         content = receiver.next().content
         target = surface.target("sub", "/callback")
         assert content["callback_url"] == public + target
+
+
+def test_https_is_sent_to_receivers_with_a_valid_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with (
+        Receiver(tls=authority.issue("receiver")) as receiver,
+        started(tmp_path / "data", env={"SSL_CERT_FILE": str(authority.file)}) as (_, surface),
+    ):
+        surface.webhook(receiver.url)
+        path = surface.name("a")
+        tail = surface.put(path, b'{"n":1}')
+        assert receiver.next().tail(path) == tail
+        wait_until(lambda: surface.cursors()[path] == tail)
+
+
+def test_https_is_not_sent_to_receivers_with_another_certificate(tmp_path: Path) -> None:
+    with (
+        Receiver(tls=Authority(tmp_path).issue("receiver")) as receiver,
+        started(tmp_path / "data") as (_, surface),
+    ):
+        surface.webhook(receiver.url)
+        surface.put(surface.name("a"), b'{"n":1}')
+        wait_until(lambda: "last_error" in surface.show())
+        assert "certificate" in surface.show()["last_error"]
+        assert receiver.count == 0
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,18 @@ def values_of(frame: "DataFrame") -> dict[str, list[Any]]:
     return found
 
 
+def test_a_fork_has_what_it_inherits_and_its_own(client: Client, read: Read) -> None:
+    fill(client, "forked", {"a": [1, 2]})
+    source = client.bucket("forked").stream("a")
+    source.fork("b")
+    source.append_json(3)
+    client.bucket("forked").stream("b").append_json(4)
+    assert values_of(read(bucket="forked")) == {"a": [1, 2, 3], "b": [1, 2, 4]}
+    # The deleted source is kept for its fork, and is not part of the table.
+    source.delete()
+    assert values_of(read(bucket="forked")) == {"b": [1, 2, 4]}
+
+
 def test_a_bucket_is_a_table(client: Client, read: Read) -> None:
     before = datetime.now(UTC)
     streams: dict[str, list[Any]] = {"a": [1, "zwei", None], "b": [{"x": [1.5]}], "empty": []}

@@ -165,3 +165,12 @@ def test_a_snapshot_has_its_own_row() -> None:
     assert columns.rows(message, pa.array(["s"])).to_pylist() == [{"id": 1, "_is_snapshot": False}]
     snapshot = columns.row("s", value=b"{}", is_snapshot=True)
     assert snapshot.to_pylist() == [{"id": None, "_is_snapshot": True}]
+
+
+def test_half_of_a_surrogate_pair_goes_to_rescued() -> None:
+    """A column of strings is UTF-8, which cannot represent it; no other row is affected."""
+    half = b'{"id":2,"name":"\\ud83d"}'
+    values = [b'{"id":1,"name":"a"}', half, b'{"id":3,"name":"b"}']
+    rows = parse(values, id=LongType(), name=StringType())
+    assert [(row["id"], row["name"]) for row in rows] == [(1, "a"), (None, None), (3, "b")]
+    assert [row["_rescued"] for row in rows] == [None, half.decode(), None]

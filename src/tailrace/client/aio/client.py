@@ -8,7 +8,8 @@ from tailrace.client.aio.worker import AsyncSubscription, AsyncSubscriptions
 from tailrace.client.batch_queue import ProducerOptions
 from tailrace.client.handle import BaseBucket, BaseClient, BaseStream, constructs
 from tailrace.client.requests import base_url
-from tailrace.client.subscriptions import SubscriptionFlows, SubscriptionsFlows
+from tailrace.client.subscription import SubscriptionFlows
+from tailrace.client.subscriptions import SubscriptionsFlows
 
 __all__ = ["AsyncBucket", "AsyncClient", "AsyncStream"]
 

@@ -9,8 +9,19 @@ from typing import Any, Final, TypeVar
 import aiohttp
 from yarl import URL
 
-from tailrace.client.errors import Unreachable
-from tailrace.client.flow import Flow, Give, HttpRequest, HttpResponse, Items, perform, reason_of
+from tailrace.client.errors import TimedOut, Unreachable
+from tailrace.client.flow import (
+    Flow,
+    FlowEffect,
+    Give,
+    HttpRequest,
+    HttpResponse,
+    Items,
+    Reached,
+    perform,
+    reason_of,
+)
+from tailrace.client.iteration import AsyncReading, ReadProgress
 
 __all__ = ["AsyncDriver"]
 
@@ -29,6 +40,9 @@ class _Exchange:
         self._response: aiohttp.ClientResponse | None = None
         self._prefetched: tuple[HttpRequest, asyncio.Task[aiohttp.ClientResponse]] | None = None
         self._url = ""
+        self._seconds = 0.0
+        self.deadline: float | None = None
+        """By the clock of the loop."""
 
     async def prefetch(self, request: HttpRequest) -> None:
         """Start a request. If that fails, `send` raises the error."""
@@ -72,6 +86,8 @@ class _Exchange:
                     data=data,
                     timeout=timeout,
                     allow_redirects=False,
+                    # Without a type, a fork inherits that of its source.
+                    skip_auto_headers=("content-type",),
                 )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise Unreachable(request.url, reason_of(error), False) from error
@@ -106,6 +122,23 @@ class _Exchange:
 
     async def wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    async def end_after(self, seconds: float) -> None:
+        """Set a deadline."""
+        self._seconds = seconds
+        self.deadline = asyncio.get_running_loop().time() + seconds
+
+    async def perform(self, effect: FlowEffect) -> Any:
+        """The result of an effect. Raises TimedOut when the deadline passes."""
+        if self.deadline is None:
+            return await perform(effect, self)
+        try:
+            async with asyncio.timeout_at(self.deadline) as scope:
+                return await perform(effect, self)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise TimedOut(self._url, self._seconds) from None
 
     async def evaluate(self, function: Callable[[], Any]) -> Any:
         value = function()
@@ -161,18 +194,19 @@ class AsyncDriver:
     async def run(self, flow: Flow[T]) -> T:
         """Drive a flow to its result."""
         result: list[T] = []
-        async with aclosing(self._drive(flow, result.append)) as drive:
+        async with aclosing(self._drive(flow, ReadProgress(), result.append)) as drive:
             async for _ in drive:
                 raise AssertionError("an operation must not give items")
         return result[0]
 
-    def iterate(self, flow: Items[T]) -> AsyncGenerator[T, None]:
-        """Drive a flow, and yield the items that it gives."""
+    def iterate(self, flow: Items[T]) -> AsyncReading[T]:
+        """Drive a flow: an asynchronous iterator of the items that it gives."""
         # Not a generator around another: closing the outer one would leave the inner one open.
-        return self._drive(flow, lambda _: None)
+        progress = ReadProgress()
+        return AsyncReading(self._drive(flow, progress, lambda _: None), progress)
 
     async def _drive(
-        self, flow: Flow[Any], done: Callable[[Any], None]
+        self, flow: Flow[Any], progress: ReadProgress, done: Callable[[Any], None]
     ) -> AsyncGenerator[Any, None]:
         exchange = _Exchange(self)
         outcome: Any = None
@@ -189,8 +223,11 @@ class AsyncDriver:
                     for item in effect.items:
                         yield item
                     continue
+                if isinstance(effect, Reached):
+                    progress.reached = effect
+                    continue
                 try:
-                    outcome = await perform(effect, exchange)
+                    outcome = await exchange.perform(effect)
                 except Exception as failed:
                     # Also the error of a user's function, not only `Unreachable`.
                     error = failed

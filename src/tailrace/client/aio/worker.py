@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from tailrace.client.aio.driver import AsyncDriver
 from tailrace.client.errors import TailraceError
 from tailrace.client.handle import BaseSubscription, BaseSubscriptions
+from tailrace.client.subscription import SubscriptionFlows
 from tailrace.client.subscription_values import ClaimedWake
-from tailrace.client.subscriptions import SubscriptionFlows
 from tailrace.client.worker import BaseWake, default_worker
 
 __all__ = ["AsyncSubscription", "AsyncSubscriptions", "AsyncWake"]

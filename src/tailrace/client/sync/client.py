@@ -5,7 +5,8 @@ from typing import Any
 from tailrace.client.batch_queue import ProducerOptions
 from tailrace.client.handle import BaseBucket, BaseClient, BaseStream, constructs
 from tailrace.client.requests import base_url
-from tailrace.client.subscriptions import SubscriptionFlows, SubscriptionsFlows
+from tailrace.client.subscription import SubscriptionFlows
+from tailrace.client.subscriptions import SubscriptionsFlows
 from tailrace.client.sync.driver import Driver
 from tailrace.client.sync.producer import Producer
 from tailrace.client.sync.worker import Subscription, Subscriptions

@@ -2,14 +2,26 @@
 
 import http.client
 import inspect
+import socket
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from tailrace.client.errors import AnswerInvalid, Unreachable
-from tailrace.client.flow import Flow, Give, HttpRequest, HttpResponse, Items, perform, reason_of
+from tailrace.client.errors import AnswerInvalid, TimedOut, Unreachable
+from tailrace.client.flow import (
+    Flow,
+    Give,
+    HttpRequest,
+    HttpResponse,
+    Items,
+    Reached,
+    perform,
+    reason_of,
+)
+from tailrace.client.iteration import Reading, ReadProgress
 from tailrace.client.sync.connections import Connections
 
 __all__ = ["Driver"]
@@ -31,6 +43,13 @@ class _Exchange:
         self._prefetched: tuple[HttpRequest, http.client.HTTPConnection] | None = None
         self._origin = ("", "")
         self._url = ""
+        # For `cancel` and the deadline, which come from other threads, or from a signal handler.
+        self._lock = threading.RLock()
+        self._socket: socket.socket | None = None
+        self._stopped = threading.Event()
+        self._deadline: tuple[float, float] | None = None
+        self._timer: threading.Timer | None = None
+        self.is_cancelled = False
 
     def prefetch(self, request: HttpRequest) -> None:
         """Start a request. If that fails, `send` tries again and raises the error."""
@@ -73,9 +92,11 @@ class _Exchange:
         sent = False
         try:
             if connection.sock is None:
+                connection.timeout = self._left_s(self._connections.timeout_s)
                 connection.connect()
-            sent = True
             assert connection.sock is not None
+            self._watch(connection.sock)
+            sent = True
             connection.sock.settimeout(request.idle_s or self._connections.timeout_s)
             # The server may reject a large body before it has all of it: read the response then.
             with suppress(BrokenPipeError, ConnectionResetError):
@@ -101,6 +122,7 @@ class _Exchange:
 
     def _finish(self) -> None:
         """The response was read to its end: keep the connection for the next request."""
+        self._watch(None)
         connection, response = self._connection, self._response
         self._connection = self._response = None
         if connection is None or response is None:
@@ -115,6 +137,7 @@ class _Exchange:
         """Discard the rest of the response."""
         if self._response is not None and self._response.isclosed():
             self._finish()
+        self._watch(None)
         if self._connection is not None:
             self._connection.close()
         if self._prefetched is not None:
@@ -122,7 +145,51 @@ class _Exchange:
         self._connection = self._response = self._prefetched = None
 
     def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
+        self._stopped.wait(seconds)
+
+    # -- cancellation ------------------------------------------------------------------------
+
+    def end_after(self, seconds: float) -> None:
+        """Set a deadline."""
+        self._deadline = seconds, time.monotonic() + seconds
+        self._timer = threading.Timer(max(0.0, seconds), self._stop)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self._stop()
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._stopped.set()
+            self._watch(self._socket)
+
+    def _watch(self, used: socket.socket | None) -> None:
+        """Note the socket that is used from now on; after `_stop`, end a wait for its data."""
+        with self._lock:
+            self._socket = used
+            if used is not None and self._stopped.is_set():
+                # Not `SSLSocket.shutdown`, which changes the object that the other thread uses.
+                with suppress(OSError):
+                    socket.socket.shutdown(used, socket.SHUT_RDWR)
+
+    def _left_s(self, seconds: float) -> float:
+        if self._deadline is None:
+            return seconds
+        return min(seconds, max(0.001, self._deadline[1] - time.monotonic()))
+
+    def timed_out(self) -> TimedOut | None:
+        """The error, if the deadline has passed."""
+        if self._deadline is None or not self._stopped.is_set():
+            return None
+        return TimedOut(self._url, self._deadline[0])
+
+    def end(self) -> None:
+        """The flow has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.close()
 
     def evaluate(self, function: Callable[[], Any]) -> Any:
         value = function()
@@ -141,7 +208,7 @@ class Driver:
 
     def run(self, flow: Flow[T]) -> T:
         """Drive a flow to its result."""
-        drive = self._drive(flow)
+        drive = self._drive(flow, _Exchange(self._connections), ReadProgress())
         try:
             while True:
                 next(drive)
@@ -149,12 +216,12 @@ class Driver:
             result: T = stop.value
             return result
 
-    def iterate(self, flow: Items[T]) -> Generator[T, None, None]:
-        """Drive a flow, and yield the items that it gives."""
-        yield from self._drive(flow)
+    def iterate(self, flow: Items[T]) -> Reading[T]:
+        """Drive a flow: an iterator of the items that it gives."""
+        exchange, progress = _Exchange(self._connections), ReadProgress()
+        return Reading(self._drive(flow, exchange, progress), progress, exchange.cancel)
 
-    def _drive(self, flow: Flow[Any]) -> Any:
-        exchange = _Exchange(self._connections)
+    def _drive(self, flow: Flow[Any], exchange: _Exchange, progress: ReadProgress) -> Any:
         outcome: Any = None
         error: Exception | None = None
         try:
@@ -165,13 +232,22 @@ class Driver:
                     return stop.value
                 outcome, error = None, None
                 if isinstance(effect, Give):
-                    yield from effect.items
+                    for item in effect.items:
+                        yield item
+                        if exchange.is_cancelled:
+                            return None
+                    continue
+                if isinstance(effect, Reached):
+                    progress.reached = effect
                     continue
                 try:
                     outcome = perform(effect, exchange)
                 except Exception as failed:
                     # Also the error of a user's function, not only `Unreachable`.
                     error = failed
+                if exchange.is_cancelled:
+                    return None
+                error = exchange.timed_out() or error
         finally:
             flow.close()
-            exchange.close()
+            exchange.end()

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from tailrace.client.errors import TailraceError
 from tailrace.client.handle import BaseSubscription, BaseSubscriptions
+from tailrace.client.subscription import SubscriptionFlows
 from tailrace.client.subscription_values import ClaimedWake
-from tailrace.client.subscriptions import SubscriptionFlows
 from tailrace.client.sync.driver import Driver
 from tailrace.client.worker import BaseWake, default_worker
 

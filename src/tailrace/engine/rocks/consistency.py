@@ -9,6 +9,7 @@ Checks that the contents of a database are consistent.
     garbage    none of it is in use
     subscriptions, links   see `subscription_check`
     ids        all are below the next id
+    forks      see `fork_check`
 
 Memory: eight bytes for each stream that expires or has a snapshot, and one entry for each bucket.
 """
@@ -26,6 +27,7 @@ from tailrace.engine.base import SNAPSHOT_CHUNK_BYTES
 from tailrace.engine.codec import decode_state, key_of_state
 from tailrace.engine.errors import StorageDamaged
 from tailrace.engine.rocks.findings import Damage, Finding, Report, stream_name
+from tailrace.engine.rocks.fork_check import ForkCheck
 from tailrace.engine.rocks.keys import ID, PAIR, items, keys
 from tailrace.engine.rocks.replay import replay
 from tailrace.engine.rocks.salvage_reader import SalvageReader, has
@@ -59,13 +61,17 @@ class Consistency:
         self._advance = advance
         self._expiring = array("Q")
         self._snapshots = array("Q")
+        self._inherited_snapshots: set[int] = set()
         self._buckets: dict[bytes, list[int]] = {}
         self._highest_id = 0
+        self._first_record: int | None = None
+        self._forks = ForkCheck(self._reader, report)
 
     def check(self) -> None:
         self._read_expiry()
         self._check_states()
         self._check_names()
+        self._forks.check()
         self._check_snapshots()
         self._check_garbage()
         self._check_subscriptions()
@@ -98,6 +104,7 @@ class Consistency:
         if state.id != stream_id or self._reader.get("names", key) != ID.pack(stream_id):
             self._report(Finding("its name and its checkpoint do not belong together", stream=name))
         final = state
+        self._first_record = None
         try:
             final = replay(state, self._records_of(stream_id))
         except Damage as damage:
@@ -106,9 +113,16 @@ class Consistency:
         except Exception as error:  # rocksdict raises plain Exception
             self._report(Finding(f"its records cannot be read: {error}", stream=name))
             self._reader.partial = True
-        if state.snapshot is not None:
+        self._forks.add(key, final, self._first_record)
+        if state.snapshot is not None and (
+            state.own_snapshot is not None or state.snapshot.id not in self._inherited_snapshots
+        ):
+            if state.own_snapshot is None:
+                # Many forks may inherit one snapshot: it is read once.
+                self._inherited_snapshots.add(state.snapshot.id)
             self._check_snapshot(name, state.snapshot)
-        if (state.ttl_s, state.expires_at) != (None, None) and not has(self._expiring, stream_id):
+        expires = (state.ttl_s, state.expires_at) != (None, None) and not state.deleted
+        if expires and not has(self._expiring, stream_id):
             self._report(Finding("it expires, and is not in the expiry index", stream=name))
         if bucket := bucket_of(key):
             counted = self._buckets.setdefault(bucket, [0, 0])
@@ -120,7 +134,10 @@ class Consistency:
         for key, value in items(self._reader.families["records"], first, end):
             self.records += 1
             self._advance(len(value))
-            yield PAIR.unpack(key)[1], value
+            byte = PAIR.unpack(key)[1]
+            if self._first_record is None:
+                self._first_record = byte
+            yield byte, value
 
     def _check_orphans(self, first: int, end: int | None) -> None:
         """Check that records between two streams are garbage."""
@@ -195,6 +212,8 @@ class Consistency:
             self._highest_id = max(self._highest_id, snapshot_id)
             if self._reader.partial or has(self._snapshots, snapshot_id):
                 continue
+            if has(self._forks.held_snapshots, snapshot_id):
+                continue
             if self._reader.get("garbage", key) is None:
                 self._reader.report(f"there is a snapshot {snapshot_id} of no stream")
 
@@ -213,7 +232,10 @@ class Consistency:
             if entry.until is None:
                 if stored is not None or has(self._snapshots, entry.id):
                     self._reader.report(f"id {entry.id} is in use, and listed as garbage")
-            elif stored is not None and decode_state(stored).earliest.byte < entry.until:
+            elif stored is not None and (
+                decode_state(stored).earliest.byte < entry.until
+                or self._forks.needs(entry.id, entry.until)
+            ):
                 name = stream_name(key_of_state(stored))
                 self._report(Finding("records that it retains are listed as garbage", stream=name))
 

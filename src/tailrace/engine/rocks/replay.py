@@ -28,15 +28,19 @@ def replay(checkpoint: StreamState, values: Iterable[tuple[int, bytes]]) -> Stre
         Damage: They do not follow each other, or do not lead to the checkpoint.
     """
     _check_state(checkpoint)
+    # What is before the fork point is stored by other streams.
+    begin = max(checkpoint.earliest.byte, checkpoint.begins.byte)
     state: StreamState | None = None
     begins_whole = reached = False
     count = 0
     for byte, value in values:
         at, record = _decode(byte, value)
         if state is None:
-            if at.byte > checkpoint.earliest.byte:
-                raise Damage(checkpoint.earliest.byte, f"records up to {at.byte} are missing")
-            begins_whole = at == START
+            if at.byte > begin:
+                raise Damage(begin, f"records up to {at.byte} are missing")
+            if at.byte < checkpoint.begins.byte:
+                raise Damage(at.byte, "there is a record of its own before its fork point")
+            begins_whole = at == checkpoint.begins
             state = _before(checkpoint, at)
         if at != state.tail:
             raise Damage(state.tail.byte, f"the next record is at {at.token()}")
@@ -50,8 +54,8 @@ def replay(checkpoint: StreamState, values: Iterable[tuple[int, bytes]]) -> Stre
         state = apply_append(state, record)
         count += 1
     if state is None:
-        if checkpoint.tail.byte != checkpoint.earliest.byte:
-            raise Damage(checkpoint.earliest.byte, "all its records are missing")
+        if checkpoint.tail.byte != begin:
+            raise Damage(begin, "all its records are missing")
         return checkpoint
     if not reached:
         if state.tail != checkpoint.tail:
@@ -64,6 +68,8 @@ def replay(checkpoint: StreamState, values: Iterable[tuple[int, bytes]]) -> Stre
 def _check_state(state: StreamState) -> None:
     if not START <= state.earliest <= state.tail:
         raise Damage(state.tail.byte, "its checkpoint begins after its tail")
+    if state.begins > state.tail:
+        raise Damage(state.tail.byte, "its fork point is after its tail")
     if state.snapshot is not None and state.snapshot.offset != state.earliest:
         raise Damage(state.earliest.byte, "its snapshot is not where it begins")
     if state.touched_at < state.written_at:

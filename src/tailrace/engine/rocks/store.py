@@ -3,7 +3,7 @@ The RocksDB store: one shared log, one put per append, one fsync for everything 
 
 Column families, all keys big-endian so that they sort as numbers:
 
-    default    what the database is: `format`, `next_id`
+    default    what the database is: `format`, `next_id`, `store_id`
     records    (stream id u64, byte offset u64)  ->  a record, see `codec`
     states     (stream id u64)                   ->  a checkpoint, see `codec`
     names      name key                          ->  stream id u64
@@ -12,6 +12,7 @@ Column families, all keys big-endian so that they sort as numbers:
     expiry     (deadline u64, stream id u64)     ->  name key
     garbage    (id u64)                          ->  size in bytes u64, `f` if it is a file
                (stream id u64, until u64)        ->  size in bytes u64
+    held       what is kept for forks, and what is to be released, see `forks`
     subscriptions  bucket id, NUL, id            ->  a subscription, see `codec`
                    0xff, name                    ->  key material
     links      (subscription id u64) path        ->  a link, see `codec`
@@ -31,7 +32,7 @@ from typing import Final
 import msgspec
 from rocksdict import Cache, CompactOptions, Rdict, WriteBatch
 
-from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction
+from tailrace.engine.base import Due, Garbage, Spool, Store, Transaction, new_store_id
 from tailrace.engine.codec import (
     HEAD,
     decode_link,
@@ -40,6 +41,7 @@ from tailrace.engine.codec import (
     decode_subscription,
 )
 from tailrace.engine.errors import EngineError, StorageDamaged
+from tailrace.engine.restore import RESTORED
 from tailrace.engine.rocks.backup import RocksCopy, remove_copies
 from tailrace.engine.rocks.compaction import compact_families
 from tailrace.engine.rocks.keys import ID, PAIR, SECRET, after_prefix, items, keys
@@ -68,6 +70,7 @@ FORMAT_VERSION: Final = 4
 _FORMATS_UPGRADED: Final = (b"1", b"2", b"3")
 _FORMATS_UNCOUNTED: Final = (b"1", b"2")
 _FORMAT: Final = b"format"
+_STORE_ID: Final = b"store_id"
 # On a small disk the reserve is limited to this part of it.
 _RESERVE_SHARE_MAX: Final = 10
 
@@ -113,6 +116,7 @@ class RocksStore(Store):
         remove_copies(directory)
         stored = self._db.get(NEXT_ID)
         self.next_id = 1 if stored is None else ID.unpack(stored)[0]
+        self.store_id = self._identify()
 
     def _check_format(self) -> None:
         stored = self._db.get(_FORMAT)
@@ -132,6 +136,21 @@ class RocksStore(Store):
             )
         if UNCOUNTED in self._db:
             self._count_bytes()
+
+    def _identify(self) -> str:
+        """The id of this store; a new one if content that readers have seen may be missing."""
+        stored: bytes | None = self._db.get(_STORE_ID)
+        restored = self._directory / RESTORED
+        if stored is not None and not self.cut_bytes and not restored.exists():
+            return stored.decode()
+        store_id = new_store_id()
+        self._db[_STORE_ID] = store_id.encode()
+        self._db.flush_wal(True)
+        # Only when it is durable: after a crash there must not be the id of the backup. If the file
+        # stays, the next start makes yet another id.
+        with suppress(OSError):
+            restored.unlink(missing_ok=True)
+        return store_id
 
     def _count_bytes(self) -> None:
         try:
@@ -211,6 +230,9 @@ class RocksStore(Store):
         # The first key after another one is that one and a zero byte.
         found = keys(self._names, max(prefix, after + b"\0"), after_prefix(prefix))
         return list(islice(found, count_max))
+
+    def held(self, first: bytes, end: bytes, count_max: int) -> list[tuple[bytes, bytes]]:
+        return list(islice(items(self.families["held"], first, end), count_max))
 
     def subscriptions(self) -> Iterator[tuple[bytes, SubscriptionState]]:
         for key, value in items(self.families["subscriptions"], b"", SECRET):

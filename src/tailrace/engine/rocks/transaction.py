@@ -66,6 +66,12 @@ class RocksTransaction(Transaction):
         value = ID.pack(garbage.bytes) + (_FILE if garbage.file else b"")
         self._put(_garbage_key(garbage), value, self._handles["garbage"])
 
+    def put_held(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self.batch.delete(key, self._handles["held"])
+        else:
+            self._put(key, value, self._handles["held"])
+
     def put_bucket(self, bucket: bytes, state: BucketState | None) -> None:
         self._buckets[bucket] = state
 

@@ -134,7 +134,8 @@ class SnapshotHandlers:
         if snapshot.offset.token() != request.target.offset:
             raise SnapshotNotFound(snapshot.offset.token())
         coding = coding_for(request.headers, snapshot.size)
-        etag = f'"{state.id}:{snapshot.id}{":" + coding if coding else ""}"'.encode()
+        stream = f"{self._engine.store.store_id}.{state.id}"
+        etag = f'"{stream}:{snapshot.id}{":" + coding if coding else ""}"'.encode()
         headers = [
             (h.CONTENT_TYPE, snapshot.content_type.encode("latin-1")),
             h.SANDBOX,

@@ -17,13 +17,18 @@ from tailrace.protocol.producer import ProducerHeaders
 from tailrace.protocol.state import Append, Create, Delete
 from tailrace.server import headers as h
 from tailrace.server.errors import ContentCodingRefused
+from tailrace.server.handlers.fork_headers import parse_fork
 from tailrace.server.handlers.reads import stream_headers
 from tailrace.server.message import Reply, Request, Response
 from tailrace.server.problem import problem, reply_unless_refused
+from tailrace.server.routing.target import STREAM_PREFIX
 
 __all__ = ["WriteHandlers", "stored_type"]
 
 _PRODUCER_HEADERS: Final = frozenset((b"producer-id", b"producer-epoch", b"producer-seq"))
+_FORK_HEADERS: Final = frozenset(
+    (b"stream-forked-from", b"stream-fork-offset", b"stream-fork-sub-offset")
+)
 _INTEGER: Final = re.compile(rb"[0-9]{1,16}")
 _APPENDED: Final = 204
 
@@ -31,13 +36,20 @@ _APPENDED: Final = 204
 class WriteHandlers:
     """PUT, POST and DELETE of streams."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, root: bytes = STREAM_PREFIX) -> None:
+        """`root` is the configured root of the base surface."""
         self._engine = engine
+        self._root = root
 
     def create(self, request: Request, reply: Reply) -> None:
-        """§5.1."""
+        """§5.1; a fork inherits the content type, if it is omitted."""
         headers = request.headers
-        content_type = stored_type(headers)
+        content_type: str | None = stored_type(headers)
+        fork = None
+        if not _FORK_HEADERS.isdisjoint(headers):
+            fork = parse_fork(request, self._root)
+            if fork is not None and b"content-type" not in headers:
+                content_type = None
         ttl = _text(headers.get(b"stream-ttl"), "Stream-TTL")
         expires_at = _text(headers.get(b"stream-expires-at"), "Stream-Expires-At")
         if ttl is not None and expires_at is not None:
@@ -49,6 +61,7 @@ class WriteHandlers:
             expires_at=None if expires_at is None else parse_expires_at(expires_at),
             closed=_is_true(headers.get(b"stream-closed", b"")),
             body=request.body,
+            fork=fork,
         )
 
         def created(outcome: Outcome) -> None:

@@ -7,6 +7,10 @@ the closure are delivered before the closure is.
 Rule 2: the memory of a reader is bounded. A commit is encoded once, and the same bytes are written
 to every SSE reader at the tail. A reader that is slow, or late, catches up: it holds only an
 offset, and reads from storage when its connection drains.
+
+Rule 3: what is written as text is whole characters. Messages that end inside a character wait for
+the next one. If that does not come, or a byte is not UTF-8, the session ends, and its client
+reconnects at the same offset to a session in base64.
 """
 
 import asyncio
@@ -18,7 +22,7 @@ from typing import Final
 from tailrace.engine.engine import Engine, StreamChange
 from tailrace.engine.entry import StreamEntry
 from tailrace.engine.read import Slice
-from tailrace.protocol.content_type import is_text
+from tailrace.protocol.content_type import is_utf8_text
 from tailrace.protocol.cursor import JITTER_S_MAX, JITTER_S_MIN, current_cursor, next_cursor
 from tailrace.protocol.errors import StreamNotFound
 from tailrace.protocol.offset import Offset
@@ -28,28 +32,49 @@ from tailrace.server.guard.access import Principal
 from tailrace.server.guard.guard import Guard
 from tailrace.server.handlers.reads import ReadHandlers, ReadStart
 from tailrace.server.live import sse
+from tailrace.server.live.event_maker import DataEvent, EventMaker
 from tailrace.server.live.long_poll import LongPoll
 from tailrace.server.live.session import SseSession
+from tailrace.server.live.whole_text import is_whole
 from tailrace.server.message import Frame, Request, Response, Waiting
 
 __all__ = ["Live"]
 
-_LARGE_KEPT_S: Final = 5.0
 _EXPIRY_MARGIN_S: Final = 0.003
-CATCH_UP_BYTES: Final = 128 << 10
-"""The approximate size of a catch-up event. A reader that never reads holds one in memory."""
+_KEEP_ALIVE_S: Final = 15.0
 
 
 class _StreamReaders:
     """The readers that wait for one stream; its listener."""
 
-    __slots__ = ("_live", "polls", "sessions")
+    __slots__ = ("_live", "_timer", "polls", "sessions")
 
     def __init__(self, live: "Live") -> None:
         self._live = live
         # Dicts keep their order: readers are served in the order in which they came.
         self.polls: dict[LongPoll, None] = {}
         self.sessions: dict[SseSession, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def keep_alive(self, stream: StreamEntry) -> None:
+        """An open SSE reader is reading: a sliding TTL does not end while it is."""
+        state = stream.durable
+        if self.sessions and state is not None and state.ttl_s is not None:
+            self._live.engine.touch(stream)
+            interval_s = min(_KEEP_ALIVE_S, state.ttl_s / 3)
+            self._timer = self._live.loop.call_later(interval_s, self.keep_alive, stream)
+        else:
+            self._timer = None
+
+    def join(self, stream: StreamEntry, session: SseSession) -> None:
+        self.sessions[session] = None
+        if self._timer is None and self._live.engine.sliding:
+            self.keep_alive(stream)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def committed(self, change: StreamChange) -> None:
         if change.deleted:
@@ -94,9 +119,7 @@ class Live:
         self._waiting: dict[LongPoll | SseSession, _StreamReaders] = {}
         self.sent_bytes = 0
         """Bytes of events sent to SSE readers so far."""
-        # The last event that was larger than a chunk: its readers share its bytes.
-        self._large: tuple[int, Offset, Offset, Frame] | None = None
-        self._large_timer: asyncio.TimerHandle | None = None
+        self.events = EventMaker(engine, clock, chunk_bytes)
 
     def cursor(self, client: int | None) -> int:
         jitter_s = random.randint(JITTER_S_MIN, JITTER_S_MAX)
@@ -119,16 +142,15 @@ class Live:
         state = stream.durable
         assert state is not None
         position.check(state)
-        cursor = self.cursor(client_cursor)
         start = state.tail if position.offset is None else position.offset
         if start != state.tail:
-            self.reads.catch_up(request, stream, position, reply, cursor)
+            self.reads.catch_up(request, stream, position, reply, self.cursor(client_cursor))
             return None
         if state.closed or self.draining:
-            reply(self.reads.nothing_new(state, cursor))
+            reply(self.reads.nothing_new(state, self.cursor(client_cursor)))
             return None
         return LongPoll(
-            self, request, stream, start, cursor, reply, shared=position.offset is not None
+            self, request, stream, start, client_cursor, reply, shared=position.offset is not None
         )
 
     def sse(
@@ -143,9 +165,9 @@ class Live:
         assert state is not None
         position.check(state)
         caching = h.caching(b"no-cache", shared=self.guard.access is None)
-        headers = [(h.CONTENT_TYPE, b"text/event-stream"), caching]
-        if not is_text(state.content_type):
-            headers.append((h.STREAM_SSE_DATA_ENCODING, b"base64"))
+        headers = [(h.CONTENT_TYPE, b"text/event-stream"), caching, h.UNBUFFERED]
+        text = is_utf8_text(state.content_type)
+        first: DataEvent | None = None
         if position.offset is None:
             start = state.tail
             if state.closed:
@@ -156,33 +178,13 @@ class Live:
         else:
             start = position.offset
             self.engine.locate(stream, start)
-        session = SseSession(self, request, stream, start, self.cursor(client_cursor))
+            if text and not state.json and start != state.tail:
+                text, first = self.events.begin_text(stream, start)
+        if not text:
+            headers.append((h.STREAM_SSE_DATA_ENCODING, b"base64"))
+        cursor = self.cursor(client_cursor)
+        session = SseSession(self, request, stream, start, cursor, text=text, first=first)
         return Response(200, headers, live=session)
-
-    def event(self, stream: StreamEntry, start: Offset) -> tuple[Offset, Frame]:
-        """
-        The `data` event of what follows an offset, and where it ends.
-
-        Raises:
-            Refusal: The offset is no longer retained.
-        """
-        state = stream.durable
-        assert state is not None
-        large = self._large
-        if large is not None and large[:2] == (state.id, start):
-            return large[2], large[3]
-        piece = self.engine.read(stream, start, min(self.chunk_bytes, CATCH_UP_BYTES))
-        text = is_text(state.content_type)
-        frame = Frame(sse.data_event(piece.parts, json=state.json, text=text))
-        if piece.end.byte - start.byte > self.chunk_bytes:
-            self._large = (state.id, start, piece.end, frame)
-            if self._large_timer is not None:
-                self._large_timer.cancel()
-            self._large_timer = self.loop.call_later(_LARGE_KEPT_S, self._forget_large)
-        return piece.end, frame
-
-    def _forget_large(self) -> None:
-        self._large = self._large_timer = None
 
     def report(self, error: Exception) -> None:
         """Log the failure of one reader. Other readers are not affected."""
@@ -222,7 +224,7 @@ class Live:
         if isinstance(reader, LongPoll):
             readers.polls[reader] = None
         else:
-            readers.sessions[reader] = None
+            readers.join(stream, reader)
         self._waiting[reader] = readers
 
     def leave(self, stream: StreamEntry, reader: LongPoll | SseSession) -> None:
@@ -234,6 +236,8 @@ class Live:
             readers.polls.pop(reader, None)
         else:
             readers.sessions.pop(reader, None)
+            if not readers.sessions:
+                readers.stop()
         if not readers.polls and not readers.sessions:
             stream.listener = None
 
@@ -256,24 +260,30 @@ class Live:
         sessions: list[SseSession],
     ) -> None:
         """Send a commit to sessions; the event is encoded once."""
-        event = b""
-        if before.tail != after.tail:
-            if after.tail.byte - before.tail.byte > self.chunk_bytes:
-                # Too much for one event: each session reads it from storage, in pieces.
+        parts = [record.payload for record in change.records]
+        if before.tail != after.tail and (
+            after.tail.byte - before.tail.byte > self.chunk_bytes
+            or (is_utf8_text(after.content_type) and not after.json and not is_whole(parts))
+        ):
+            # Too much for one event, or a part of a character: sessions read it from storage.
+            with self.events.sharing():
                 for session in sessions:
                     session.pump()
-                return
-            parts = [record.payload for record in change.records]
-            text = is_text(after.content_type)
-            event = sse.data_event(parts, json=after.json, text=text)
-        frames: dict[int, Frame] = {}
+            return
+        events: dict[bool, bytes] = {}
+        frames: dict[tuple[int, bool], Frame] = {}
         current = self.current_cursor()
         for session in sessions:
             cursor = session.cursor = max(session.cursor, current)
-            frame = frames.get(cursor)
+            text = session.text
+            frame = frames.get((cursor, text))
             if frame is None:
+                event = events.get(text, b"")
+                if not event and before.tail != after.tail:
+                    event = sse.data_event(parts, after.tail, json=after.json, text=text)
+                    events[text] = event
                 control = sse.control_event(
                     after.tail, cursor=cursor, up_to_date=True, closed=after.closed
                 )
-                frame = frames[cursor] = Frame(event + control)
+                frame = frames[cursor, text] = Frame(event + control)
             session.advance(before.tail, after, frame)

@@ -27,7 +27,7 @@ class LongPoll:
         request: Request,
         stream: StreamEntry,
         start: Offset,
-        cursor: int,
+        client_cursor: int | None,
         reply: Callable[[Response], None],
         *,
         shared: bool,
@@ -37,7 +37,7 @@ class LongPoll:
         self.client = live.guard.client(request)
         self._stream = stream
         self._start = start
-        self._cursor = cursor
+        self._client_cursor = client_cursor
         self._reply = reply
         self._shared = shared
         live.join(stream, self)
@@ -52,8 +52,10 @@ class LongPoll:
         self.cancel()
         state = self._stream.durable
         assert state is not None
+        # Of the interval in which the response is sent, not of the one in which the wait began.
+        cursor = self._live.cursor(self._client_cursor)
         if state.tail == self._start:
-            self._reply(self._live.reads.nothing_new(state, self._cursor))
+            self._reply(self._live.reads.nothing_new(state, cursor))
             return
         piece = pieces.get(self._start)
         if piece is None:
@@ -69,7 +71,7 @@ class LongPoll:
             pieces[self._start] = piece
         coding = negotiate(self.request.headers.get(b"accept-encoding", b""))
         self._live.reads.reply_slice(
-            self.request, self._stream, piece, coding, self._reply, self._cursor,
+            self.request, self._stream, piece, coding, self._reply, cursor,
             shared=self._shared,
         )  # fmt: skip
 
@@ -79,7 +81,7 @@ class LongPoll:
 
     def end(self) -> None:
         """The timeout has passed, or the server stops."""
-        if self._stream.durable is None:
+        if self._stream.readable is None:
             self.refuse(StreamNotFound())
         else:
             self.wake({})

@@ -7,7 +7,7 @@ from tailrace.protocol.errors import QueryInvalid
 
 __all__ = ["LISTING_QUERY", "READ_QUERY", "parse_query"]
 
-READ_QUERY: Final = ("offset", "until", "live", "cursor")
+READ_QUERY: Final = ("offset", "until", "bytes_max", "live", "cursor")
 """The parameters of a read."""
 LISTING_QUERY: Final = ("prefix", "after", "limit", "changed_since")
 """The parameters of the listing of a bucket."""

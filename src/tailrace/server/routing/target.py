@@ -4,6 +4,9 @@ The target of a request: what its path names.
 A path is percent-decoded once, must be UTF-8, and is refused if a segment is empty, `.` or `..`, or
 if it holds NUL or, on the base surface, a backslash. The key of a stream is never a file name.
 
+Streams of the base protocol are below `/v1/stream/`, below `/v1/streams/`, which some clients use,
+and below the root that is configured: each stream is at all of them.
+
 On the base surface, `__ds` and everything below it is reserved for subscriptions. In a bucket,
 `/{bucket_id}/__ds` is a stream like others: stream ids have no slash, so that the subscriptions
 below it take no name from it.
@@ -32,6 +35,7 @@ __all__ = [
 ]
 
 STREAM_PREFIX: Final = b"/v1/stream/"
+_STREAM_ALIAS: Final = b"/v1/streams/"
 RESERVED_SEGMENT: Final = "__ds"
 """The first segment of the paths of subscriptions."""
 SHORT_BYTES_MAX: Final = 512
@@ -76,14 +80,18 @@ UNRESOLVED: Final = Target(routes.OWN)
 """The target of a request whose path has not been resolved, or cannot be."""
 
 
-def resolve(path: bytes) -> Target:
+def resolve(path: bytes, root: bytes = STREAM_PREFIX) -> Target:
     """
-    Find what a path names, from its bytes as sent.
+    Find what a path names, from its bytes as sent; `root` is the configured one.
 
     Raises:
         NameInvalid, BucketInvalid: Nothing can have this name.
         RouteNotFound: No route has this path.
     """
+    for alias in (root, _STREAM_ALIAS):
+        if path.startswith(alias):
+            path = STREAM_PREFIX + path[len(alias) :]
+            break
     if path.startswith(STREAM_PREFIX):
         rest = path[len(STREAM_PREFIX) :]
         text = _decode(rest)

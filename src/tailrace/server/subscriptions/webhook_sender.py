@@ -95,7 +95,8 @@ class WebhookSender:
                     started = self._start(host) or started
 
     def _start(self, host: str) -> bool:
-        keys = self._waiting[host]
+        # Put back at the end below: hosts take turns.
+        keys = self._waiting.pop(host)
         # A subscription whose older attempt is still being cancelled waits for its end.
         for _ in range(len(keys)):
             key = keys.popleft()
@@ -103,9 +104,10 @@ class WebhookSender:
                 break
             keys.append(key)
         else:
+            self._waiting[host] = keys
             return False
-        if not keys:
-            del self._waiting[host]
+        if keys:
+            self._waiting[host] = keys
         delivery = self._due.pop(key)
         self._count += 1
         self._busy[host] = self._busy.get(host, 0) + 1

@@ -21,21 +21,25 @@ import structlog
 
 from tailrace.engine.engine import Engine
 from tailrace.protocol.errors import Refusal
-from tailrace.server.errors import BodyTooLarge, MalformedRequest
+from tailrace.server.errors import BodyIncomplete, MalformedRequest
 from tailrace.server.headers import COMMON
 from tailrace.server.lifecycle import open_store
-from tailrace.server.message import BodySink, Frame, LiveBody, Request, Response
+from tailrace.server.message import Frame, LiveBody, Request, Response
 from tailrace.server.problem import problem
 from tailrace.server.service import Service, clock_ms
 from tailrace.server.settings import Settings, load_settings
+from tailrace.server.transports.asgi_body import Receive, collect_body, stream_body
+from tailrace.server.transports.asgi_hosts import StopSignals, keep_trailers_apart
+from tailrace.server.transports.framing import check_framing, check_sizes
 
 __all__ = ["TailraceApp", "create_app"]
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _BUFFER_BYTES_HIGH: Final = 256 << 10
+_VERSIONS: Final = ("1.0", "1.1", "2", "3")
+_CLOSE: Final = (b"connection", b"close")
 
 log = structlog.get_logger("tailrace")
 
@@ -59,6 +63,8 @@ class TailraceApp:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._service: Service | None = None
+        self._signals: StopSignals | None = None
+        keep_trailers_apart()
 
     @asynccontextmanager
     async def lifespan(self, _app: object = None) -> AsyncIterator[None]:
@@ -72,6 +78,8 @@ class TailraceApp:
     async def close(self) -> None:
         """End waiting readers, commit what is pending, close the store."""
         service, self._service = self._service, None
+        if self._signals is not None:
+            self._signals.restore()
         if service is not None:
             service.drain()
             await service.close()
@@ -93,6 +101,8 @@ class TailraceApp:
                 ),
             )
             self._service = Service(engine, self.settings)
+            self._signals = StopSignals(self._service.drain)
+            self._signals.watch()
         return self._service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,17 +128,21 @@ class TailraceApp:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._open()
+        close = False
         try:
             request = _request(scope)
+            # The hosting server may have lost what follows such a head.
+            close = b"upgrade" in request.headers
             if request.method in ("PUT", "POST"):
                 request.sink = service.receive(request, first=True, large=True)
             if request.sink is not None:
-                complete = await _stream_body(request.sink, receive)
+                complete = await stream_body(request, request.sink, receive)
             else:
-                complete = await _collect_body(request, receive, self.settings.body_bytes_max)
+                complete = await collect_body(request, receive, self.settings.body_bytes_max)
         except Refusal as refusal:
             service.metrics.count_refusal(refusal.code)
-            await _send_whole(scope, send, problem(refusal))
+            close = close or isinstance(refusal, BodyIncomplete)
+            await _send_whole(scope, send, problem(refusal), close=close)
             return
         if not complete:
             # The peer went away before its request was complete.
@@ -159,59 +173,18 @@ class TailraceApp:
             if not replied.cancelled() and (live := replied.result().live) is not None:
                 live.cancel()
             raise
+        close = close or service.live.draining
         if response.live is None:
-            await _send_whole(scope, send, response)
+            await _send_whole(scope, send, response, close=close)
         else:
-            await _LiveResponse(response.live).run(response, receive, send)
+            start = _start(scope, response, length=False, close=close)
+            await _LiveResponse(response.live).run(start, receive, send)
 
 
 class _AsgiRequest(Request):
     """A request with the scheme and the mount prefix of its scope."""
 
     __slots__ = ("prefix", "scheme")
-
-
-async def _stream_body(sink: BodySink, receive: Receive) -> bool:
-    """Write the body to a sink; false if the peer went away before it was complete."""
-    room = asyncio.Event()
-    sink.drained = room.set
-    try:
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                sink.cancel()
-                return False
-            if piece := message.get("body", b""):
-                sink.write(piece)
-            if not message.get("more_body", False):
-                return True
-            while sink.blocked:
-                room.clear()
-                await room.wait()
-    except BaseException:
-        sink.cancel()
-        raise
-
-
-async def _collect_body(request: Request, receive: Receive, bytes_max: int) -> bool:
-    """Collect the whole body; false if the peer went away before it was complete."""
-    length = request.headers.get(b"content-length", b"")
-    if length.isdigit() and int(length) > bytes_max:
-        raise BodyTooLarge(bytes_max)
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return False
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > bytes_max:
-            raise BodyTooLarge(bytes_max)
-        pieces.append(piece)
-        if not message.get("more_body", False):
-            request.body = b"".join(pieces)
-            return True
 
 
 def _request(scope: Scope) -> Request:
@@ -226,6 +199,15 @@ def _request(scope: Scope) -> Request:
         headers[key] = value
     path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     path = path.partition(b"?")[0]
+    version = scope.get("http_version", "1.1")
+    if version not in _VERSIONS:
+        raise MalformedRequest(f"HTTP/{version} is not supported, use 1.1")
+    names = frozenset(repeated) or None
+    refusal = check_sizes(
+        len(path) + len(scope["query_string"]), headers, len(scope["headers"])
+    ) or check_framing(headers, names, version)
+    if refusal is not None:
+        raise refusal
     prefix = quote(scope.get("root_path", "")).encode().rstrip(b"/")
     if prefix and path.startswith(prefix):
         path = path[len(prefix) :]
@@ -235,7 +217,7 @@ def _request(scope: Scope) -> Request:
     request.address = (scope.get("client") or ("",))[0]
     request.scheme = scope.get("scheme", "http").encode()
     request.prefix = prefix
-    request.repeated = frozenset(repeated) or None
+    request.repeated = names
     return request
 
 
@@ -253,19 +235,24 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-def _start(response: Response, *, length: bool) -> MutableMapping[str, Any]:
+def _start(
+    scope: Scope, response: Response, *, length: bool, close: bool
+) -> MutableMapping[str, Any]:
     headers = [(name.lower(), value) for name, value in (*COMMON, *response.headers)]
     if response.length is not None:
         headers.append((b"content-length", b"%d" % response.length))
     elif length and response.status not in (204, 304):
         headers.append((b"content-length", b"%d" % len(response.body)))
+    if close and scope.get("http_version", "1.1").startswith("1."):
+        # Later versions have no such header.
+        headers.append(_CLOSE)
     return {"type": "http.response.start", "status": response.status, "headers": headers}
 
 
-async def _send_whole(scope: Scope, send: Send, response: Response) -> None:
+async def _send_whole(scope: Scope, send: Send, response: Response, *, close: bool) -> None:
     # A response to HEAD has no body and no length.
     head = scope["method"] == "HEAD"
-    await send(_start(response, length=not head))
+    await send(_start(scope, response, length=not head, close=close))
     await send({"type": "http.response.body", "body": b"" if head else response.body})
 
 
@@ -296,10 +283,10 @@ class _LiveResponse:
         self._aborted = True
         self._wake.set()
 
-    async def run(self, response: Response, receive: Receive, send: Send) -> None:
+    async def run(self, start: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         tasks: list[asyncio.Future[None]] = []
         try:
-            await send(_start(response, length=False))
+            await send(start)
             self._live.start(self)
             tasks = [
                 asyncio.ensure_future(_gone(receive)),

@@ -20,15 +20,14 @@ snapshot replaces the messages before it, so a skipped message would be lost.
 """
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
 from tailrace.exceptions import ExitCode, TailraceError
+from tailrace.protocol.json_mode import split_array
 
 __all__ = ["Fold", "FoldInvalid", "MessageRefused", "StateRefused", "array_of", "take_array"]
-
-_decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Fold(Protocol):
@@ -86,7 +85,7 @@ def take_array(fold: Fold, snapshot: bytes | None) -> None:
     array = b"[]" if snapshot is None else snapshot
     try:
         # Copies: a `Raw` would keep the whole array in memory.
-        fold.take([bytes(element) for element in _decode_array(array)])
+        fold.take([bytes(element) for element in split_array(array)])
     except MessageRefused as refused:
         raise StateRefused(f"element {refused.index}: {refused.reason}") from None
     except (msgspec.DecodeError, RecursionError) as error:

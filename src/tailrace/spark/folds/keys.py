@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from tailrace.spark.folds.base import FoldInvalid
+from tailrace.spark.folds.raw_members import raw_members
 
 __all__ = ["KeyMissing", "KeyReader", "key_reader", "parse_path", "pointer"]
 
@@ -55,6 +56,7 @@ class KeyReader:
     """Reads only the key of each message."""
 
     def __init__(self, path: Sequence[str]) -> None:
+        self._path = path
         self._decode = _decoder(path, str | int)
         self._decode_raw = _decoder(path, msgspec.Raw)
         self._get: Callable[[Any], Any] = attrgetter(".".join(["at"] * len(path)))
@@ -77,9 +79,20 @@ class KeyReader:
         """
         try:
             raw = bytes(self._get(self._decode_raw(value)))
-        except msgspec.DecodeError as error:
+        except msgspec.ValidationError as error:
             raise KeyMissing(f"it has no key: {error}") from None
+        except msgspec.DecodeError as error:
+            raw = self._scan(value, error)
         return _canonical(raw)
+
+    def _scan(self, value: bytes, error: msgspec.DecodeError) -> bytes:
+        """The key of a message that has half of a surrogate pair."""
+        try:
+            for name in self._path:
+                value = raw_members(value)[name]
+        except (msgspec.DecodeError, KeyError):
+            raise KeyMissing(f"it has no key: {error}") from None
+        return value
 
 
 key_reader: Final = lru_cache(maxsize=64)(KeyReader)

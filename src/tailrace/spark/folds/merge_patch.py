@@ -11,19 +11,17 @@ including arrays and their content, keep their bytes. The initial document is `n
 """
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
+from tailrace.protocol.json_mode import check_value
 from tailrace.spark.folds.base import MessageRefused, StateRefused
+from tailrace.spark.folds.raw_members import encode_name, raw_members
 
 __all__ = ["MergePatch"]
 
 _Document: TypeAlias = "dict[str, _Document] | bytes"
-
-_decode: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_check: Final = msgspec.json.Decoder(msgspec.Raw).decode
-_encode_name: Final = msgspec.json.Encoder().encode
 
 
 class MergePatch:
@@ -32,7 +30,7 @@ class MergePatch:
     def __init__(self, snapshot: bytes | None) -> None:
         document = b"null" if snapshot is None else snapshot
         try:
-            _check(document)
+            check_value(document)
             self._document = _open(document.strip())
         except (msgspec.DecodeError, RecursionError) as error:
             raise StateRefused(f"the snapshot is not a JSON document: {error}") from None
@@ -57,7 +55,7 @@ def _open(value: bytes) -> _Document:
     """The members of an object; any other value unchanged."""
     if value[:1] != b"{":
         return value
-    return {name: bytes(member) for name, member in _decode(value).items()}
+    return dict(raw_members(value))
 
 
 def _merge(target: _Document, patch: bytes) -> _Document:
@@ -68,8 +66,7 @@ def _merge(target: _Document, patch: bytes) -> _Document:
     merged = target if isinstance(target, dict) else _open(target)
     if not isinstance(merged, dict):
         merged = {}
-    for name, raw in _decode(patch).items():
-        member = bytes(raw)
+    for name, member in raw_members(patch).items():
         if member == b"null":
             merged.pop(name, None)
         elif member[:1] == b"{":
@@ -85,7 +82,7 @@ def _write(document: _Document, parts: list[bytes]) -> None:
         return
     before = b"{"
     for name, member in document.items():
-        parts.append(before + _encode_name(name) + b":")
+        parts.append(before + encode_name(name) + b":")
         _write(member, parts)
         before = b","
     parts.append(b"}" if document else b"{}")

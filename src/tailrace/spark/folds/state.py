@@ -14,12 +14,14 @@ A reset may name an offset to restart from. It is ignored: messages are read in 
 and those after the reset count.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from tailrace.spark.folds.base import MessageRefused, array_of, take_array
+from tailrace.spark.folds.raw_members import raw_members
 
 __all__ = ["StateFold"]
 
@@ -66,7 +68,7 @@ class StateFold:
     def take(self, values: Sequence[bytes]) -> None:
         for index, value in enumerate(values):
             try:
-                change = _decode(value)
+                change = _change(value)
             except msgspec.DecodeError as error:
                 raise MessageRefused(index, f"it is not a change: {error}") from None
             self._apply(index, change)
@@ -101,9 +103,34 @@ class StateFold:
             self._entities.clear()
 
 
+def _change(value: bytes) -> _Change:
+    try:
+        return _decode(value)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        # It may have half of a surrogate pair, which only the standard library reads.
+        parts = raw_members(value)
+        content = parts.pop("value", None)
+        loaded = {name: json.loads(part) for name, part in parts.items()}
+        change = msgspec.convert(loaded, _Change)
+        change.value = _NONE if content is None else msgspec.Raw(content)
+        return change
+
+
+def _exact(value: bytes) -> _Exact:
+    try:
+        return _decode_exact(value)
+    except msgspec.DecodeError:
+        parts = {name: msgspec.Raw(part) for name, part in raw_members(value).items()}
+        headers = raw_members(bytes(parts["headers"]))
+        raw_headers = {name: msgspec.Raw(part) for name, part in headers.items()}
+        return _Exact(parts["type"], parts["key"], parts["value"], raw_headers)
+
+
 def _insert(value: bytes) -> bytes:
     """The insert that is equivalent to a change."""
-    change = _decode_exact(value)
+    change = _exact(value)
     headers = change.headers
     if msgspec.json.decode(headers["operation"]) == "insert":
         return value

@@ -10,16 +10,15 @@ a Python object for each.
 
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.protocol.json_mode import check_value
 from tailrace.spark.sink.chunking import RowChunk
 from tailrace.spark.sink.errors import ValueInvalid
 
 __all__ = ["encode_body"]
 
-_check: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _COMMA: Final = pa.scalar(b",", pa.large_binary())
 _SHOWN_BYTES: Final = 60
 
@@ -55,7 +54,7 @@ def _check_values(chunk: RowChunk, partition: int) -> None:
     at = 0
     try:
         for at, value in enumerate(chunk.values.to_pylist()):  # noqa: B007 - used below
-            _check(value)
+            check_value(value)
     except RecursionError:
         raise _invalid(chunk, partition, at, "the value is nested too deeply") from None
     except ValueError as error:

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from tailrace.client import StreamName
 from tailrace.client.encoding import is_json
-from tailrace.protocol.limits import JSON_COMMAS_MAX
+from tailrace.protocol.limits import JSON_MESSAGES_MAX
 from tailrace.spark.options import WriteOptions
 from tailrace.spark.sink.columns import SinkColumns
 from tailrace.spark.sink.errors import OrderUnknown, TypesMixed, ValueTooLarge
@@ -215,15 +215,11 @@ class RowChunker:
         stream, self._open = self._open, None
         if stream is None or not stream.parts:
             return
-        if not stream.is_split and is_json(stream.content_type) and _has_many_commas(stream):
+        if not stream.is_split and is_json(stream.content_type) and _has_many_messages(stream):
             yield from self._start_splitting(stream)
         yield self._chunk(stream)
 
 
-def _has_many_commas(stream: _OpenStream) -> bool:
-    """Whether a Tailrace server would reject the array: it counts commas, inner ones too."""
-    count = sum(len(values) for values, _ in stream.parts)
-    if stream.size <= JSON_COMMAS_MAX or count == 1:
-        return False
-    inner = sum(pc.sum(pc.count_substring(values, ",")).as_py() for values, _ in stream.parts)
-    return bool(inner + count > JSON_COMMAS_MAX)
+def _has_many_messages(stream: _OpenStream) -> bool:
+    """Whether a Tailrace server would reject the array."""
+    return sum(len(values) for values, _ in stream.parts) > JSON_MESSAGES_MAX

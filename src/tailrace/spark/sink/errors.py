@@ -100,7 +100,7 @@ class OrderUnknown(SinkError):
     def __str__(self) -> str:
         why = (
             f"rows of one partition for the stream {self.stream} are more than the {self.limit} "
-            "bytes, or the million commas, of one request"
+            "bytes, or the million messages, of one request"
             if self.limit
             else f"several rows of one partition go to the stream {self.stream}, and each message "
             f"of {self.content_type!r} is a request of its own"

@@ -77,10 +77,10 @@ class _BulkReader:
     def _on_error(
         self, failed: OffsetRange, error: RangeError, again: list[OffsetRange]
     ) -> Iterator[pa.RecordBatch]:
-        if error.status == 410:
-            yield from self._on_gone(failed, error, again)
-        elif error.status == 404:
+        if error.status == 404 or error.code == "stream-gone":
             report_loss(self._options, StreamGone(failed.stream, failed.start))
+        elif error.status == 410:
+            yield from self._on_gone(failed, error, again)
         elif error.code in ("offset-beyond-tail", "offset-misaligned"):
             report_loss(self._options, StreamReplaced(failed.stream, failed.start))
         else:

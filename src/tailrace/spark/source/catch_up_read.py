@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tailrace.client import Chunk, NotFound, OffsetGone, Stream
 from tailrace.protocol.content_type import is_json
+from tailrace.protocol.json_mode import split_array
 from tailrace.spark.connection import connect, stream_of
 from tailrace.spark.options import ReadOptions
 from tailrace.spark.source.bulk_read import RowBuilder
@@ -28,8 +29,6 @@ __all__ = ["read_catch_up"]
 
 TRIES_MAX: Final = 200
 """The number of reads of a growing stream before giving up."""
-
-_split: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def read_catch_up(
@@ -77,12 +76,12 @@ class _CatchUpReader:
             start = chunk.next_offset
         raise SourceFailed(self._range.stream, f"it ended before {end}, its former tail")
 
-    def _units(self, chunk: Chunk) -> "Sequence[msgspec.Raw] | bytes":
+    def _units(self, chunk: Chunk) -> "Sequence[bytes | msgspec.Raw] | bytes":
         """Units that can be counted: elements, or bytes."""
         if not self._is_json:
             return chunk.data
         try:
-            return _split(chunk.data)
+            return split_array(chunk.data)
         except msgspec.DecodeError as error:
             reason = f"a response is not a JSON array: {error}"
             raise SourceFailed(self._range.stream, reason) from None
@@ -121,7 +120,11 @@ class _CatchUpReader:
         return count, reached
 
     def _rows(
-        self, builder: RowBuilder, start: str, until: str, units: "Sequence[msgspec.Raw] | bytes"
+        self,
+        builder: RowBuilder,
+        start: str,
+        until: str,
+        units: "Sequence[bytes | msgspec.Raw] | bytes",
     ) -> Iterator[pa.RecordBatch]:
         stream = self._range.stream
         if isinstance(units, bytes):

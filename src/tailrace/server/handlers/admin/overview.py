@@ -98,6 +98,7 @@ class OverviewHandlers:
         state = stream.durable
         assert state is not None
         content = self._facts(stream, state)
+        content["forked_from"] = _origin(state, request.principal)
         content |= await _producers(state.producers, query.get("after", ""), limit)
         return await json_response(request, content)
 
@@ -120,6 +121,15 @@ class OverviewHandlers:
                 "at_ms": snapshot.time,
             },
         }
+
+
+def _origin(state: StreamState, principal: Principal | None) -> dict[str, str] | None:
+    """The source of a fork, if the principal may read it."""
+    fork = state.fork
+    if fork is None or (principal is not None and not principal.may(_READ, fork.key)):
+        return None
+    name = fork.key.partition(b"\0")[2].decode()
+    return {"stream_id": name, "offset": fork.point.token()}
 
 
 def _paging(request: Request) -> tuple[str, str, int]:

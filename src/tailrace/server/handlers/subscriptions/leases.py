@@ -52,7 +52,7 @@ class LeaseHandlers:
         """Take the pending work of a pull-wake subscription."""
         scope, subscription_id = named(request)
         # Before the lookup of the body: a subscription that does not exist is 404 in any case.
-        await self._manage.check_may_use(request, scope, subscription_id)
+        self._manage.check_may_use(request, scope, subscription_id)
         worker = decode_claim(request).worker
         tokens = await self._secrets.tokens()
         claim = await self._subscriptions.claim(scope, subscription_id, worker)

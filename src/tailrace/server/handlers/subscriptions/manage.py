@@ -1,10 +1,12 @@
 """Subscriptions: create, show, list and delete them, and link streams explicitly."""
 
+import asyncio
+from collections.abc import AsyncGenerator
 from typing import Final
 
 import msgspec
 
-from tailrace.engine.subscriptions import Subscriptions
+from tailrace.engine.subscriptions import Subscriptions, SubscriptionView
 from tailrace.protocol.subscription import SubscriptionState
 from tailrace.protocol.subscription_errors import SubscriptionNotFound
 from tailrace.server import headers as h
@@ -35,6 +37,7 @@ __all__ = ["SUBSCRIPTIONS_QUERY", "SubscriptionHandlers", "named"]
 SUBSCRIPTIONS_QUERY: Final = ("after", "limit")
 """The parameters of listings of subscriptions."""
 
+_STEP: Final = 1_000
 _JSON: Final = (h.CONTENT_TYPE, b"application/json")
 
 
@@ -72,8 +75,7 @@ class SubscriptionHandlers:
         origin = self._public_url or request.origin.decode("latin-1")
         owner = self._owners.encode(principal, origin, previous)
         view = await self._subscriptions.create(scope, subscription_id, config, owner)
-        content = await self._describe(request, subscription_id)
-        body = msgspec.json.encode(content)
+        body = msgspec.json.encode(await self._describe(request, view))
         headers = [_JSON, h.NO_STORE]
         if view.created:
             headers.append((h.LOCATION, request.url))
@@ -82,14 +84,13 @@ class SubscriptionHandlers:
     async def describe(self, request: Request) -> Response:
         """GET: the subscription with its streams and cursors."""
         scope, subscription_id = named(request)
-        await self.check_may_use(request, scope, subscription_id)
-        return await json_response(request, await self._describe(request, subscription_id))
-
-    async def _describe(self, request: Request, subscription_id: str) -> dict[str, object]:
-        scope = scope_of(request)
-        principal = request.principal
+        self.check_may_use(request, scope, subscription_id)
         view = await self._subscriptions.view(scope, subscription_id)
-        content = await self._view(subscription_id, view.state, scope)
+        return await json_response(request, await self._describe(request, view))
+
+    async def _describe(self, request: Request, view: SubscriptionView) -> dict[str, object]:
+        principal = request.principal
+        content = await self._view(view.id, view.state, scope_of(request))
         prefix = request.target.key
         content["streams"] = stream_views(
             view.streams,
@@ -101,20 +102,19 @@ class SubscriptionHandlers:
 
     async def list(self, request: Request) -> Response:
         """The subscriptions of a surface that the principal's grants cover, ordered by id."""
-        scope = scope_of(request)
         query = parse_query(request.query, SUBSCRIPTIONS_QUERY)
-        after, limit = query.get("after", ""), parse_limit(query.get("limit"))
+        limit = parse_limit(query.get("limit"))
+        scope = scope_of(request)
         shown: list[dict[str, object]] = []
-        has_more = True
-        while has_more and len(shown) < limit:
-            found, has_more = self._subscriptions.page(scope, after, limit - len(shown))
-            for subscription_id, state in found:
-                after = subscription_id
-                if self._may_see(request.principal, scope, state):
-                    shown.append(await self._view(subscription_id, state, scope))
+        has_more = False
+        async for view in self._visible(request.principal, scope, query.get("after", "")):
+            if len(shown) == limit:
+                has_more = True
+                break
+            shown.append(view)
         content: dict[str, object] = {
             "subscriptions": shown,
-            "next_cursor": after if has_more else None,
+            "next_cursor": shown[-1]["id"] if shown else None,
             "has_more": has_more,
         }
         return await json_response(request, content)
@@ -123,29 +123,32 @@ class SubscriptionHandlers:
         """`/-/subscriptions`: those of all surfaces, for people and the UI."""
         limit = parse_limit(parse_query(request.query, ("limit",)).get("limit"))
         shown: list[dict[str, object]] = []
-        has_more = False
-        for scope in sorted(
-            {entry.scope for entry in self._subscriptions.records.entries.values()}
-        ):
-            after, more = "", True
-            while more and not has_more:
-                found, more = self._subscriptions.page(scope, after, limit)
-                for subscription_id, state in found:
-                    after = subscription_id
-                    if not self._may_see(request.principal, scope, state):
-                        continue
-                    if len(shown) == limit:
-                        has_more = True
-                        break
-                    view = await self._view(subscription_id, state, scope)
-                    shown.append({"bucket_id": scope.decode() or None, **view})
-        return await json_response(request, {"subscriptions": shown, "has_more": has_more})
+        for scope in self._subscriptions.scopes():
+            async for view in self._visible(request.principal, scope, ""):
+                shown.append({"bucket_id": scope.decode() or None, **view})
+                if len(shown) > limit:
+                    content = {"subscriptions": shown[:limit], "has_more": True}
+                    return await json_response(request, content)
+        return await json_response(request, {"subscriptions": shown, "has_more": False})
+
+    async def _visible(
+        self, principal: Principal | None, scope: bytes, after: str
+    ) -> AsyncGenerator[dict[str, object], None]:
+        """The subscriptions of a surface after an id that a listing shows, in bounded steps."""
+        has_more = True
+        while has_more:
+            found, has_more = self._subscriptions.page(scope, after, _STEP)
+            for subscription_id, state in found:
+                after = subscription_id
+                if self._may_see(principal, scope, state):
+                    yield await self._view(subscription_id, state, scope)
+            await asyncio.sleep(0)
 
     async def delete(self, request: Request) -> Response:
         """DELETE: 204, also if there is none."""
         scope, subscription_id = named(request)
         try:
-            await self.check_may_use(request, scope, subscription_id)
+            self.check_may_use(request, scope, subscription_id)
         except SubscriptionNotFound:
             return Response(204, [h.NO_STORE])
         await self._subscriptions.delete(scope, subscription_id)
@@ -155,7 +158,7 @@ class SubscriptionHandlers:
         """POST of streams: link them explicitly, at their tails."""
         scope, subscription_id = named(request)
         paths = decode_links(request)
-        await self.check_may_use(request, scope, subscription_id)
+        self.check_may_use(request, scope, subscription_id)
         check_covers(request.principal, request.target.key, None, paths)
         await self._subscriptions.link(scope, subscription_id, paths)
         return Response(204, [h.NO_STORE])
@@ -164,14 +167,14 @@ class SubscriptionHandlers:
         """DELETE of an explicit link: 204, also if there is none."""
         scope, subscription_id = named(request)
         path = checked_path(request.target.key, request.target.names[1])
-        await self.check_may_use(request, scope, subscription_id)
+        self.check_may_use(request, scope, subscription_id)
         await self._subscriptions.unlink(scope, subscription_id, path)
         return Response(204, [h.NO_STORE])
 
     def unknown(self, _request: Request) -> Response:
         raise SubscriptionNotFound
 
-    async def check_may_use(self, request: Request, scope: bytes, subscription_id: str) -> None:
+    def check_may_use(self, request: Request, scope: bytes, subscription_id: str) -> None:
         """
         Require the owner, or a principal whose grants cover the whole subscription.
 
@@ -183,10 +186,8 @@ class SubscriptionHandlers:
         principal = request.principal
         if principal is None or self._owners.owns(principal, state.owner):
             return
-        view = await self._subscriptions.view(scope, subscription_id)
-        linked = tuple(stream.path for stream in view.streams if stream.is_explicit)
-        pattern = "**" if view.is_cut else state.config.pattern
-        check_covers(principal, request.target.key, pattern, linked)
+        linked = self._subscriptions.linked_paths(scope, subscription_id)
+        check_covers(principal, request.target.key, state.config.pattern, linked)
 
     def _may_see(self, principal: Principal | None, scope: bytes, state: SubscriptionState) -> bool:
         """Whether a listing shows a subscription."""

@@ -130,7 +130,11 @@ def _values(metrics: "Metrics") -> dict[str, Any]:
         "tailrace_append_seconds": metrics.append_s,
         "tailrace_appended_bytes_total": meters.appended_bytes,
         "tailrace_appended_messages_total": meters.appended_messages,
-        "tailrace_read_bytes_total": {**metrics.read_bytes, "sse": live.sent_bytes},
+        "tailrace_read_bytes_total": {
+            **metrics.read_bytes,
+            "read": metrics.read_bytes["read"] + live.reads.compressed_bytes,
+            "sse": live.sent_bytes,
+        },
         "tailrace_commits_total": meters.commits,
         "tailrace_commit_batch_records": meters.commit_records,
         "tailrace_commit_sync_seconds": meters.sync_s,

@@ -191,7 +191,10 @@ class Connection(RequestReader, asyncio.Protocol):
             close = close or parsed.http_1_0
         self._chunked = chunked
         parsed.close = close
-        head = encode_head(response, head=parsed.method == "HEAD", close=close, chunked=chunked)
+        is_head = parsed.method == "HEAD"
+        head = encode_head(
+            response, head=is_head, close=close, chunked=chunked, http_1_0=parsed.http_1_0
+        )
         if live is not None:
             self._live = live
             transport.write(head)

@@ -31,7 +31,9 @@ def tick() -> None:
     _CommonLines.lines = _COMMON + b"Date: %b\r\n" % formatdate(usegmt=True).encode()
 
 
-def encode_head(response: Response, *, head: bool, close: bool, chunked: bool) -> bytes:
+def encode_head(
+    response: Response, *, head: bool, close: bool, chunked: bool, http_1_0: bool = False
+) -> bytes:
     """Status line and headers. `head`: the request was HEAD; `chunked`: the body is."""
     lines = [_STATUS_LINES[response.status], _CommonLines.lines]
     lines += [b"%b: %b\r\n" % item for item in response.headers]
@@ -44,5 +46,8 @@ def encode_head(response: Response, *, head: bool, close: bool, chunked: bool) -
         lines.append(b"Content-Length: %d\r\n" % len(response.body))
     if close:
         lines.append(b"Connection: close\r\n")
+    elif http_1_0:
+        # A client of HTTP/1.0 that asked for it waits for the end of the connection otherwise.
+        lines.append(b"Connection: keep-alive\r\n")
     lines.append(b"\r\n")
     return b"".join(lines)

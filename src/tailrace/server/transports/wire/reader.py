@@ -20,21 +20,24 @@ from tailrace.server.errors import (
     BodyTooLarge,
     HeadersTooLarge,
     MalformedRequest,
-    TransferCodingUnknown,
     UpgradeRefused,
     UriTooLong,
 )
 from tailrace.server.message import BodySink, Request
 from tailrace.server.routing.target import STREAM_PREFIX
+from tailrace.server.transports.framing import (
+    HEADERS_BYTES_MAX,
+    HEADERS_COUNT_MAX,
+    TARGET_BYTES_MAX,
+    check_framing,
+    headers_size,
+)
 
 if TYPE_CHECKING:
     from tailrace.server.transports.wire.server import WireServer
 
 __all__ = ["ParsedRequest", "RequestReader", "SecureRequest"]
 
-TARGET_BYTES_MAX: Final = 8 << 10
-HEADERS_BYTES_MAX: Final = 32 << 10
-HEADERS_COUNT_MAX: Final = 100
 PIECES_MAX: Final = 1024
 EARLY_BYTES_MIN: Final = 1 << 20
 """The checks of a larger body come before it is sent; those of a smaller one after it."""
@@ -42,6 +45,7 @@ GUARDED_BYTES_MIN: Final = 64 << 10
 """The same with access control or limits: it bounds the memory of refused requests."""
 
 _HOP_HEADERS: Final = frozenset((b"connection", b"upgrade", b"http2-settings", b"expect"))
+_PERSISTENCE: Final = frozenset((b"close", b"keep-alive"))
 _METHODS: Final = {
     name.encode(): name for name in ("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS")
 }
@@ -151,6 +155,10 @@ class RequestReader(ABC):
         version = self._parser.get_http_version().encode()
         head = b"%b %b HTTP/%b\r\n" % (method, self._url, version)
         head += b"".join(b"%b: %b\r\n" % item for item in headers)
+        options = self._headers.get(b"connection", b"").lower().split(b",")
+        # Whether the connection ends after this request is still up to the client.
+        for option in _PERSISTENCE.intersection(map(bytes.strip, options)):
+            head += b"connection: %b\r\n" % option
         # In the new head, repeated headers are already joined.
         self._carried = self._repeated
         self._parser = httptools.HttpRequestParser(self)
@@ -211,16 +219,16 @@ class RequestReader(ABC):
         headers = self._headers
         # `fed` is 0 for a request that came in one packet with the one before it.
         if self._headers_count > HEADERS_COUNT_MAX or (
-            (fed > HEADERS_BYTES_MAX or fed == 0) and _size(headers) > HEADERS_BYTES_MAX
+            (fed > HEADERS_BYTES_MAX or fed == 0) and headers_size(headers) > HEADERS_BYTES_MAX
         ):
             self._refusal = HeadersTooLarge(HEADERS_BYTES_MAX, HEADERS_COUNT_MAX)
-        elif b"host" not in headers and self._parser.get_http_version() == "1.1":
-            self._refusal = MalformedRequest("the Host header is missing")
-        elif self._repeated is not None and b"host" in self._repeated:
-            self._refusal = MalformedRequest("there is more than one Host header")
-        elif headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
-            self._refusal = TransferCodingUnknown()
-        else:
+        elif (
+            b"host" not in headers or self._repeated is not None or b"transfer-encoding" in headers
+        ):
+            # Not for every request: the call and the version cost as much as a header each.
+            version = self._parser.get_http_version()
+            self._refusal = check_framing(headers, self._repeated, version)
+        if self._refusal is None:
             if (self._guarded or not self._url.startswith(STREAM_PREFIX)) and not self._find_sink():
                 return
             if (
@@ -333,10 +341,6 @@ class RequestReader(ABC):
 
 # Data before a head is complete: slightly more than its limits, for names and line ends.
 _HEAD_FED_MAX: Final = TARGET_BYTES_MAX + 2 * HEADERS_BYTES_MAX
-
-
-def _size(headers: dict[bytes, bytes]) -> int:
-    return sum(map(len, headers)) + sum(map(len, headers.values()))
 
 
 def _split_target(url: bytes) -> tuple[bytes, bytes]:

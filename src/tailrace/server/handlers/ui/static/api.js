@@ -1,6 +1,8 @@
 // The public HTTP API. URLs are relative to this page, so that it works wherever the server is
 // mounted. A token is kept in this tab only and sent in a header: it never becomes part of a URL.
 
+// A chunk is in memory as a whole.
+const CHUNK_BYTES = 1 << 20;
 const TOKEN = "tailrace-token";
 const ROOT = new URL("../../", location.href.split("#")[0]);
 
@@ -162,11 +164,12 @@ export class Stream {
     });
   }
 
-  // Reads from one offset to another, in chunks as the server sends them.
+  // Reads from one offset to another, in chunks.
   async *read(from, until, signal) {
     let offset = from;
     while (offset !== until) {
-      const response = await call("GET", `${this.path}?${query({ offset, until })}`, { signal });
+      const range = query({ offset, until, bytes_max: CHUNK_BYTES });
+      const response = await call("GET", `${this.path}?${range}`, { signal });
       yield new Uint8Array(await response.arrayBuffer());
       const next = response.headers.get("Stream-Next-Offset");
       if (next === null || next === offset) return;

@@ -24,6 +24,7 @@ const TITLES = [
   "Last write",
   "Expires",
   "Snapshot",
+  "Forked from",
   "Tail",
 ];
 
@@ -80,6 +81,11 @@ export class Facts {
     }
     this.set("Snapshot", JSON.stringify(about.snapshot), () => [
       about.snapshot ? this.snapshot(about.snapshot) : "None",
+    ]);
+    const source = about.forked_from;
+    this.set("Forked from", JSON.stringify(source ?? null), () => [
+      source ? el("code", null, source.stream_id) : "None",
+      source && el("small", null, ` before #${count(api.parseOffset(source.offset).message)}`),
     ]);
     text("Tail", about.next_offset, el("code", { class: "offset" }, about.next_offset));
     this.tick();

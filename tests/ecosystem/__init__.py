@@ -1,0 +1,1 @@
+"""Published clients of the protocol, unmodified, against both transports."""
