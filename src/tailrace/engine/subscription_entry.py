@@ -15,7 +15,7 @@ _SEPARATOR: Final = b"\0"
 
 def lives(state: StreamState | None) -> bool:
     """Whether a stream exists for clients: a soft-deleted one exists for its forks only."""
-    return state is not None and not getattr(state, "deleted", False)
+    return state is not None and not state.deleted
 
 
 class SubscriptionEntry(Entry[SubscriptionState]):
