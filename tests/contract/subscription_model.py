@@ -31,6 +31,8 @@ class ModelStream:
     tail: Position = ZERO
     number: int = 0
     """Streams that are created again have another one."""
+    is_fork: bool = False
+    was_forked: bool = False
 
 
 @dataclass
@@ -64,6 +66,8 @@ class Model:
     def __init__(self, now: int) -> None:
         self.now = now
         self.streams: dict[str, ModelStream] = {}
+        # Paths that may be soft-deleted: they are not used again.
+        self.taken: set[str] = set()
         self.subscriptions: dict[str, ModelSubscription] = {}
         self._events: list[ModelSubscription] = []
         self._numbers = 0
@@ -86,9 +90,22 @@ class Model:
                     subscription.links[path] = ModelLink(False, ZERO, self._numbers)
         return self.streams[path]
 
-    def delete(self, path: str) -> bool:
-        if self.streams.pop(path, None) is None:
+    def fork(self, path: str, source: str) -> bool:
+        """Fork a stream at its tail; returns whether that is possible."""
+        if source not in self.streams or path in self.streams or path in self.taken:
             return False
+        stream = self.create(path)
+        stream.tail, stream.is_fork = self.streams[source].tail, True
+        self.streams[source].was_forked = True
+        self.settle()
+        return True
+
+    def delete(self, path: str) -> bool:
+        stream = self.streams.pop(path, None)
+        if stream is None:
+            return False
+        if stream.was_forked:
+            self.taken.add(path)
         for subscription in self.subscriptions.values():
             subscription.links.pop(path, None)
         self.settle()

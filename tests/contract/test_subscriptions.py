@@ -138,6 +138,15 @@ class TestLinks:
         subscriber.create("s", pull())
         assert subscriber.cursors("s") == {"e/1": ZERO}
 
+    def test_the_cursor_of_an_empty_stream_does_not_depend_on_an_explicit_link(
+        self, subscriber: Subscriber
+    ) -> None:
+        subscriber.create("s", pull())
+        subscriber.world.create(subscriber.key("e/1"))
+        for change in (subscriber.link, subscriber.unlink):
+            change("s", "e/1")
+            assert subscriber.cursors("s") == {"e/1": "-1"}
+
     def test_a_put_with_a_body_counts_as_an_append(self, subscriber: Subscriber) -> None:
         subscriber.create("s", pull())
         subscriber.world.create(subscriber.key("e/1"), body=b"x")

@@ -1,5 +1,5 @@
 """
-Random commands on streams and subscriptions, with restarts and time, against the naive model.
+Random commands on streams, forks and subscriptions, with restarts and time, against a naive model.
 
 No wake is owed and missing, no cursor moves back, and every answer is that of the model. Commands
 of one turn are decided upon states that run ahead of the disk.
@@ -32,7 +32,7 @@ from tailrace.engine.subscription_wakes import SubscriptionWakes
 from tailrace.engine.subscriptions import Subscriptions, WakeDelivery
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.offset import START, Offset
-from tailrace.protocol.state import Append, Create, Delete
+from tailrace.protocol.state import Append, Create, Delete, ForkRequest
 from tailrace.protocol.subscription import LinkedStream, Phase, SubscriptionConfig
 from tailrace.protocol.subscription_errors import SubscriptionNotFound
 from tests.contract.harness import World
@@ -53,6 +53,7 @@ STREAM = st.sampled_from(PATHS)
 NAME = st.sampled_from(tuple(SUBSCRIPTIONS))
 STEP = st.one_of(
     st.tuples(st.sampled_from(["append", "append", "append", "create", "delete"]), STREAM),
+    st.tuples(st.just("fork"), STREAM, st.sampled_from(["a/1", "a/2", "b/1"])),
     st.tuples(st.sampled_from(["subscribe", "subscribe", "subscribe", "unsubscribe"]), NAME),
     st.tuples(st.sampled_from(["link", "unlink"]), NAME, STREAM),
     st.tuples(st.just("claim"), NAME),
@@ -132,7 +133,12 @@ class SubscriptionsAgainstModel(RuleBasedStateMachine):
         outcome = await reply
         return outcome.code if isinstance(outcome, Refusal) else "done"
 
+    async def _nothing(self) -> str:
+        return "done"
+
     def _append(self, path: str) -> tuple[Any, str]:
+        if path in self.model.taken:
+            return self._nothing, "done"
         exists = path in self.model.streams
         self.model.append(path)
 
@@ -145,7 +151,8 @@ class SubscriptionsAgainstModel(RuleBasedStateMachine):
         return call, "done"
 
     def _create(self, path: str) -> tuple[Any, str]:
-        self.model.create(path)
+        if path in self.model.taken or self.model.create(path).is_fork:
+            return self._nothing, "done"
 
         async def call() -> str:
             new_id = self.world.engine.new_id()
@@ -153,7 +160,20 @@ class SubscriptionsAgainstModel(RuleBasedStateMachine):
 
         return call, "done"
 
+    def _fork(self, path: str, source: str) -> tuple[Any, str]:
+        if not self.model.fork(path, source):
+            return self._nothing, "done"
+
+        async def call() -> str:
+            request = ForkRequest(self.subscriber.key(source))
+            new_id = self.world.engine.new_id()
+            return await self._submit(path, Create(id=new_id, content_type=None, fork=request))
+
+        return call, "done"
+
     def _delete(self, path: str) -> tuple[Any, str]:
+        if path in self.model.taken:
+            return self._nothing, "done"
         expected = "done" if self.model.delete(path) else "stream-not-found"
         return lambda: self._submit(path, Delete()), expected
 

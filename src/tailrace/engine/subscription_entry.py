@@ -15,7 +15,7 @@ _SEPARATOR: Final = b"\0"
 
 def lives(state: StreamState | None) -> bool:
     """Whether a stream exists for clients: a soft-deleted one exists for its forks only."""
-    return state is not None and not getattr(state, "deleted", False)
+    return state is not None and not state.deleted
 
 
 class SubscriptionEntry(Entry[SubscriptionState]):
@@ -62,9 +62,10 @@ class SubscriptionEntry(Entry[SubscriptionState]):
     def caught_up(self, path: bytes, stream_id: int, tail: Offset) -> Offset:
         """The cursor of a stream without pending work, whose tail this is."""
         assert self.state is not None
-        if tail == START and path not in self.explicit and stream_id > self.state.id:
+        if tail == START and stream_id > self.state.id:
+            is_explicit_only = self.glob is None or not self.glob.matches(path)
             # It began to match later: its first append is pending, from `-1`.
-            return BEFORE_FIRST
+            return tail if is_explicit_only else BEFORE_FIRST
         return tail
 
 
