@@ -167,15 +167,23 @@ class SubscriptionFlows(SubscriptionResource):
             "done": done,
         }
         make = self._send_json("POST", "/ack", content, _bearer(claim))
-        response = yield from send(make)
-        if response.status != 200:
-            error = yield from refused(response)
-            if done and response.repeated and _code(error) == FENCED:
-                # The first attempt was carried out, and its response was lost.
-                return False
-            raise error
-        body = yield Body()
-        return _parsed(self.url, body, lambda found: bool(found["next_wake"]))
+        attempt = 1
+        while True:
+            response = yield from send(make)
+            if response.status != 200:
+                error = yield from refused(response)
+                if done and (response.repeated or attempt > 1) and _code(error) == FENCED:
+                    # An earlier attempt was carried out, and its response was lost.
+                    return False
+                raise error
+            try:
+                body = yield Body()
+            except Unreachable:
+                if attempt >= self.options.retry.attempts_max:
+                    raise
+                attempt += 1
+            else:
+                return _parsed(self.url, body, lambda found: bool(found["next_wake"]))
 
     def release(self, claim: ClaimedWake) -> Flow[None]:
         """

@@ -200,7 +200,8 @@ def test_invalid_grants_are_errors() -> None:
         "read:/chat-rooms/%ff", "read:/chat-rooms/%00", "read:/v1", "read:/v1/",
         "read:/v1/streams/a", "read:/v1/stream*", "read:/v1/stream//a", "read:/v1/stream/../a",
         "read:/v1/stream/a/", "read:/v1/stream/a/./*", "read:/-/Metrics", "read:/-/a/b",
-        "read:/-/met*", "read:/\ud800", "read:/" + "a" * 9000,
+        "read:/-/met*", "read:/\ud800", "read:/" + "a" * 9000, "subscribe:/v1/stream/__ds",
+        "subscribe:/v1/stream/__ds/*", "subscribe:/chat-rooms/__ds/subscriptions/a",
     ):  # fmt: skip
         with pytest.raises(GrantInvalid):
             parse_grant(text)

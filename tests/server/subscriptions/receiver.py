@@ -97,6 +97,10 @@ class Receiver:
         """How many arrived and were not taken."""
         return self._received.qsize()
 
+    def release(self) -> None:
+        """Close the connections that have got no response."""
+        self._ended.set()
+
     def close(self) -> None:
         self._ended.set()
         self._server.shutdown()

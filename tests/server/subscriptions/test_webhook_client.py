@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from typing import Any
 
 import pytest
@@ -86,6 +87,25 @@ def test_a_receiver_that_hangs_fails_at_the_deadline(monkeypatch: pytest.MonkeyP
     slow = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
     with Receiver(slow) as receiver:
         assert post(receiver.url).error
+
+
+def test_a_name_that_resolves_slowly_fails_at_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(webhook_client, "ATTEMPT_S", 0.2)
+    ended = threading.Event()
+
+    def resolve(*_: Any, **__: Any) -> list[Any]:
+        ended.wait()
+        raise socket.gaierror("too late")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    assert "no complete response" in post("https://slow.example/").error
+    ended.set()
+
+
+def test_a_name_that_does_not_exist_fails() -> None:
+    assert "cannot be resolved" in post("https://no-such-name.invalid/").error
 
 
 def test_a_port_where_nobody_listens_fails() -> None:

@@ -172,6 +172,29 @@ def test_hosts_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         server.stop()
 
 
+def test_a_wake_that_waits_for_its_turn_is_not_sent_after_deletion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(webhook_sender, "ATTEMPTS_MAX", 1)
+    server = InProcessServer()
+    try:
+        with Receiver(lambda _: None) as hanging, Receiver() as good, server.connect() as api:
+            for name, url in (("first", hanging.url), ("second", good.url), ("third", good.url)):
+                config = {"type": "webhook", "pattern": "t/*", "webhook": {"url": url}}
+                target = f"/v1/stream/__ds/subscriptions/{name}"
+                assert api.request("PUT", target, {}, json.dumps(config).encode()).status == 201
+            assert api.request("PUT", "/v1/stream/t/a", {}, b"x").status == 201
+            hanging.next()
+            # The attempt of the first one goes on; its result will not matter.
+            for name in ("second", "first"):
+                target = f"/v1/stream/__ds/subscriptions/{name}"
+                assert api.request("DELETE", target).status == 204
+            hanging.release()
+            assert good.next().content["subscription_id"] == "third"
+    finally:
+        server.stop()
+
+
 def test_huge_and_garbage_responses_leave_the_lease_to_the_worker(surface: Surface) -> None:
     huge = response(200, b'{"done":true,"x":"' + b"y" * (1 << 20) + b'"}')
     with Receiver(huge) as receiver:

@@ -6,7 +6,8 @@ Imported when the first webhook is sent, because importing aiohttp takes a quart
 
 import asyncio
 import socket
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import aiohttp
@@ -23,7 +24,7 @@ __all__ = ["ATTEMPT_S", "RESPONSE_BYTES_MAX", "WebhookClient", "WebhookResult"]
 ATTEMPT_S: Final = 10.0
 """From resolving the name to the end of the response."""
 RESPONSE_BYTES_MAX: Final = 64 << 10
-_RESOLVER_THREADS: Final = 16
+_LOOKUPS_MAX: Final = 16
 _DNS_CACHE_S: Final = 10
 
 
@@ -37,23 +38,48 @@ class WebhookResult(NamedTuple):
 
 
 class _CheckedResolver(AbstractResolver):
-    """Resolves names in threads of its own, and refuses addresses that must not be reached."""
+    """
+    Resolves names, and refuses addresses that must not be reached.
+
+    Each lookup has a thread of its own, and there are few at a time. In an executor, names that
+    resolve slowly would hold up the rest of the server, or its end.
+    """
 
     def __init__(self, networks: Networks) -> None:
         self._networks = networks
-        # Not the default executor: names that resolve slowly would hold up the whole server.
-        self._threads = ThreadPoolExecutor(_RESOLVER_THREADS, "tailrace-webhook-dns")
+        self._room = asyncio.Semaphore(_LOOKUPS_MAX)
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
+        await self._room.acquire()
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(
-            self._threads,
-            lambda: socket.getaddrinfo(
-                host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
-            ),
-        )
+        future: asyncio.Future[list[Any]] = loop.create_future()
+
+        def ended(found: list[Any] | OSError) -> None:
+            # Not before: the thread goes on after its caller was cancelled.
+            self._room.release()
+            if future.done():
+                return
+            if isinstance(found, OSError):
+                future.set_exception(found)
+            else:
+                future.set_result(found)
+
+        def look_up() -> None:
+            found: list[Any] | OSError
+            try:
+                found = socket.getaddrinfo(
+                    host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+                )
+            except (OSError, UnicodeError) as error:
+                found = error if isinstance(error, OSError) else OSError(str(error))
+            # The loop is closed if the server has stopped meanwhile.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(ended, found)
+
+        threading.Thread(target=look_up, name="tailrace-webhook-dns", daemon=True).start()
+        found = await future
         results = []
         for kind, _, protocol, _, address in found:
             text = str(address[0])
@@ -72,7 +98,7 @@ class _CheckedResolver(AbstractResolver):
         return results
 
     async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Nothing to close."""
 
 
 class WebhookClient:

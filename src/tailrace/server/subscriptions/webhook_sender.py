@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from tailrace.engine.subscriptions import Subscriptions, WakeDelivery
+from tailrace.protocol.errors import Refusal
 from tailrace.server.subscriptions.addresses import Networks
 from tailrace.server.subscriptions.lease_tokens import CALLBACK_KIND
 from tailrace.server.subscriptions.owners import NO_OWNER, Owners
@@ -125,10 +126,29 @@ class WebhookSender:
         if not self._is_closed:
             self._start_next()
 
-    async def _deliver(self, delivery: WakeDelivery) -> None:
+    def _current(self, delivery: WakeDelivery) -> WakeDelivery | None:
+        """The delivery as it is to be sent now: it may have waited long. None if it is over."""
+        try:
+            state = self._subscriptions.find(delivery.scope, delivery.id)
+        except Refusal:
+            return None
+        if state.wake_id != delivery.state.wake_id:
+            return None
+        prefix = delivery.scope + b"\0"
+        streams = [
+            stream
+            for stream in delivery.streams
+            if not self._owners.guarded
+            or self._owners.readable(state.owner, prefix + stream.path.encode())
+        ]
+        return delivery._replace(state=state, streams=streams)
+
+    async def _deliver(self, queued: WakeDelivery) -> None:
+        delivery = self._current(queued)
+        if delivery is None:
+            return
         subscriptions = self._subscriptions
-        owner = delivery.state.owner
-        if self._owners.guarded and self._owners.principal(owner) is None:
+        if self._owners.guarded and self._owners.principal(delivery.state.owner) is None:
             subscriptions.failed(delivery, NO_OWNER)
             return
         try:

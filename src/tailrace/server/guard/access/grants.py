@@ -143,6 +143,10 @@ def _segments(location: bytes) -> tuple[bytes | None, bytes | None]:
         return target.key, target.key + b"\0"
     if target.route is routes.LISTING:
         raise GrantInvalid(f"{RESERVED}: grant read on the bucket, or on a prefix of stream ids")
+    if target.route.subscriptions:
+        raise GrantInvalid(
+            f"{location.decode()!r} is reserved: grant subscribe on the streams of a subscription"
+        )
     if target.route is not routes.STREAM:
         raise GrantInvalid(
             f"{location.decode()!r} is below a stream: a grant on the stream includes its "
