@@ -215,14 +215,17 @@ def refusal(status: int, url: str, headers: Mapping[str, str], body: bytes) -> R
     code, detail = _problem(headers, body)
     if code == "position-gone":
         kind = PositionGone
-    elif code == "stream-gone" or (
-        # A response to HEAD has no body.
-        status == 410 and not body and "stream-earliest-offset" not in headers
-    ):
+    elif code == "stream-gone" or (status == 410 and not body and _is_head_of_gone(headers)):
         kind = StreamSoftDeleted
     elif kind is Conflict and (code == _SEQ_CODE or _SEQ_WORDS in detail.lower()):
         kind = SeqConflict
     return kind(status, url, code, detail, dict(headers))
+
+
+def _is_head_of_gone(headers: Mapping[str, str]) -> bool:
+    """Whether a 410 without a body is a response to HEAD of a soft-deleted stream."""
+    is_problem = headers.get("content-type") == "application/problem+json"
+    return is_problem and "stream-earliest-offset" not in headers
 
 
 def _problem(headers: Mapping[str, str], body: bytes) -> tuple[str | None, str]:
