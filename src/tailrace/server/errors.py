@@ -6,7 +6,7 @@ __all__ = [
     "ArrowMissing", "BackupFailed", "BackupRunning", "BackupUnsupported", "BodyIncomplete",
     "BodyTooLarge", "ConditionFailed", "ConditionUnsupported", "ContentCodingRefused",
     "HeadersTooLarge", "Internal", "MalformedRequest", "MethodNotAllowed",
-    "MethodNotAllowedOnBucket", "NotReady", "RequestInvalid", "RequestTimeout",
+    "NotReady", "RequestInvalid", "RequestTimeout",
     "RouteNotFound", "SnapshotNotStored", "SnapshotTooLarge", "TooManyConnections",
     "TransferCodingUnknown", "UpgradeRefused", "UriTooLong",
 ]  # fmt: skip
@@ -30,18 +30,10 @@ class MethodNotAllowed(Refusal):
     status = 405
     code = "method-not-allowed"
     title = "Method not allowed"
-    message = "{method:.32} is not allowed here; allowed: {allowed}"
+    message = "{method:.32} is not allowed here; allowed: {allowed}{advice}"
     method: str
     allowed: str
-
-
-class MethodNotAllowedOnBucket(MethodNotAllowed):
-    """A client that was given a bare host as its root takes a bucket for a stream."""
-
-    message = (
-        "{method:.32} is not allowed on a bucket; allowed: {allowed}. Streams of the base protocol "
-        "are at /v1/stream/{{path}}: give the client that URL"
-    )
+    advice: str = ""
 
 
 class BodyTooLarge(Refusal):

@@ -28,7 +28,7 @@ from tailrace.protocol.errors import (
 from tailrace.protocol.names import NO_BUCKET, RESERVED
 from tailrace.server import headers as h
 from tailrace.server.conditions import conditional
-from tailrace.server.errors import Internal, MethodNotAllowed, MethodNotAllowedOnBucket
+from tailrace.server.errors import Internal, MethodNotAllowed
 from tailrace.server.guard.guard import Guard
 from tailrace.server.handlers.admin.backup import BackupHandler
 from tailrace.server.handlers.admin.overview import OverviewHandlers
@@ -70,6 +70,10 @@ from tailrace.server.subscriptions.webhook_sender import WebhookSender
 
 __all__ = ["Service", "clock_ms"]
 
+_BASE_SURFACE: Final = (
+    ". This is a bucket. Streams of the base protocol are at /v1/stream/{path}: give the client "
+    "that URL"
+)
 _WRITES: Final = ("PUT", "POST", "DELETE")
 _SINGLE_HEADERS: Final = frozenset(
     (
@@ -392,6 +396,6 @@ def _without_endpoint(request: Request) -> Response:
     if route is LISTING and request.method in _WRITES:
         # The client means a stream of this name, which X§1.1 reserves.
         raise NameInvalid(RESERVED)
-    if route is BUCKET:
-        raise MethodNotAllowedOnBucket(request.method, route.allowed)
-    raise MethodNotAllowed(request.method, route.allowed)
+    # A client that was given a bare host as its root takes a bucket for a stream.
+    advice = _BASE_SURFACE if route is BUCKET else ""
+    raise MethodNotAllowed(request.method, route.allowed, advice)

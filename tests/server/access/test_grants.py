@@ -198,7 +198,7 @@ def test_invalid_grants_are_errors() -> None:
         "read:/chat-rooms/a%2Fb", "read:/chat-rooms/a?b", "read:/chat-rooms/a#b", "read://",
         "read:/chat-rooms/%", "read:/chat-rooms/%0*", "read:/chat-rooms/%zz",
         "read:/chat-rooms/%ff", "read:/chat-rooms/%00", "read:/v1", "read:/v1/",
-        "read:/v1/streams/a", "read:/v1/stream*", "read:/v1/stream//a", "read:/v1/stream/../a",
+        "read:/v1/streams", "read:/v1/stream*", "read:/v1/stream//a", "read:/v1/stream/../a",
         "read:/v1/stream/a/", "read:/v1/stream/a/./*", "read:/-/Metrics", "read:/-/a/b",
         "read:/-/met*", "read:/\ud800", "read:/" + "a" * 9000, "subscribe:/v1/stream/__ds",
         "subscribe:/v1/stream/__ds/*", "subscribe:/chat-rooms/__ds/subscriptions/a",
