@@ -3,7 +3,7 @@
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from tailrace.engine.subscriptions import Claim, SubscriptionView, WakeDelivery
+from tailrace.engine.subscriptions.subscriptions import Claim, SubscriptionView, WakeDelivery
 from tailrace.protocol.subscription import SubscriptionConfig, SubscriptionState
 from tests.contract.harness import World
 

@@ -207,7 +207,7 @@ class TestLinks:
     def test_what_is_listed_is_bounded(
         self, subscriber: Subscriber, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from tailrace.engine import subscription_streams
+        from tailrace.engine.subscriptions import streams as subscription_streams
 
         for at in range(6):
             subscriber.append(f"e/{at}")
@@ -223,7 +223,7 @@ class TestLinks:
     def test_what_a_request_can_link_is_bounded(
         self, subscriber: Subscriber, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from tailrace.engine import subscriptions
+        from tailrace.engine.subscriptions import subscriptions
 
         subscriber.create("s", pull())
         monkeypatch.setattr(subscriptions, "REQUEST_STREAMS_MAX", 2)

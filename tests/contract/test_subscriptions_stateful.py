@@ -24,12 +24,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tailrace.engine import subscriptions
 from tailrace.engine.engine import Engine
 from tailrace.engine.entry import StreamEntry
-from tailrace.engine.subscription_entry import SubscriptionEntry
-from tailrace.engine.subscription_wakes import SubscriptionWakes
-from tailrace.engine.subscriptions import Subscriptions, WakeDelivery
+from tailrace.engine.subscriptions import subscriptions
+from tailrace.engine.subscriptions.entry import SubscriptionEntry
+from tailrace.engine.subscriptions.subscriptions import Subscriptions, WakeDelivery
+from tailrace.engine.subscriptions.wakes import SubscriptionWakes
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import Append, Create, Delete, ForkRequest

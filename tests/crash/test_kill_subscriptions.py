@@ -20,7 +20,7 @@ KILLS_QUICK = 2
 # Every fifth append to a stream that is not pending leaves its cursor and its wake out.
 FAULT = """
 import itertools, runpy
-from tailrace.engine.subscriptions import Subscriptions
+from tailrace.engine.subscriptions.subscriptions import Subscriptions
 original, calls = Subscriptions._appended, itertools.count(1)
 def appended(self, *args):
     if next(calls) % 5:

@@ -6,7 +6,7 @@ import pytest
 
 from tailrace.engine.engine import Outcome
 from tailrace.engine.errors import StorageFailed
-from tailrace.engine.subscriptions import WakeDelivery
+from tailrace.engine.subscriptions.subscriptions import WakeDelivery
 from tailrace.protocol.state import Append
 from tailrace.protocol.subscription import Phase
 from tailrace.protocol.subscription_errors import Fenced, NoPendingWork

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.engine.subscription_entry import SubscriptionEntry
-from tailrace.engine.subscription_index import SubscriptionIndex
+from tailrace.engine.subscriptions.entry import SubscriptionEntry
+from tailrace.engine.subscriptions.index import SubscriptionIndex
 from tailrace.protocol.glob import Glob
 from tailrace.protocol.subscription import SubscriptionConfig, SubscriptionState
 

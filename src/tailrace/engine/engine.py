@@ -29,7 +29,7 @@ from tailrace.engine.pins import Pins
 from tailrace.engine.quota import Quota, check_quota
 from tailrace.engine.read import Slice, locate, read_slice
 from tailrace.engine.search import align, end_within
-from tailrace.engine.subscriptions import Subscriptions
+from tailrace.engine.subscriptions.subscriptions import Subscriptions
 from tailrace.engine.sweep import Sweeper
 from tailrace.protocol.bucket import admit_stream, growth
 from tailrace.protocol.errors import BucketNotFound, Refusal, StreamNotFound, StreamSoftDeleted

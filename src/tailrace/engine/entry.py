@@ -7,7 +7,7 @@ from tailrace.protocol.state import StreamState
 
 if TYPE_CHECKING:
     from tailrace.engine.commit import CommitBatch, StreamChange
-    from tailrace.engine.subscription_entry import SubscriptionEntry
+    from tailrace.engine.subscriptions.entry import SubscriptionEntry
 
 __all__ = ["BucketEntry", "Entry", "StreamEntry", "StreamListener"]
 

@@ -14,7 +14,7 @@ from tailrace.engine.codec import decode_link, decode_record, decode_state, deco
 from tailrace.engine.rocks.findings import stream_name
 from tailrace.engine.rocks.keys import ID, PAIR, SECRET, items
 from tailrace.engine.rocks.salvage_reader import SalvageReader
-from tailrace.engine.subscription_entry import SubscriptionEntry, lives
+from tailrace.engine.subscriptions.entry import SubscriptionEntry, lives
 from tailrace.protocol.machine import apply_append
 from tailrace.protocol.names import bucket_of
 from tailrace.protocol.state import StreamState

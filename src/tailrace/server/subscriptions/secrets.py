@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from tailrace.engine.subscriptions import Subscriptions
+from tailrace.engine.subscriptions.subscriptions import Subscriptions
 from tailrace.server.subscriptions.lease_tokens import LeaseTokens
 from tailrace.server.subscriptions.signatures import WebhookSigner
 

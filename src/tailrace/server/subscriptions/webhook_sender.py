@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
-from tailrace.engine.subscriptions import Subscriptions, WakeDelivery
+from tailrace.engine.subscriptions.subscriptions import Subscriptions, WakeDelivery
 from tailrace.protocol.errors import Refusal
 from tailrace.server.subscriptions.addresses import Networks
 from tailrace.server.subscriptions.lease_tokens import CALLBACK_KIND

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tailrace.engine.subscriptions import Subscriptions
+from tailrace.engine.subscriptions.subscriptions import Subscriptions
 from tailrace.protocol.subscription_errors import Fenced
 from tailrace.server import headers as h
 from tailrace.server.handlers.subscriptions.bodies import (

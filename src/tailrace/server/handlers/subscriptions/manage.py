@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tailrace.engine.subscriptions import Subscriptions, SubscriptionView
+from tailrace.engine.subscriptions.subscriptions import Subscriptions, SubscriptionView
 from tailrace.protocol.subscription import SubscriptionState
 from tailrace.protocol.subscription_errors import SubscriptionNotFound
 from tailrace.server import headers as h

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tailrace.engine.entry import StreamEntry
-from tailrace.engine.subscription_entry import SubscriptionEntry, lives
+from tailrace.engine.subscriptions.entry import SubscriptionEntry, lives
 from tailrace.protocol.errors import OffsetGone, OffsetInvalid
 from tailrace.protocol.offset import START, Offset, parse_offset
 from tailrace.protocol.subscription import LinkedStream, offset_text

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from tailrace.engine.listing import NAMES_STEP, Turn
-from tailrace.engine.subscription_entry import SubscriptionEntry, lives
-from tailrace.engine.subscription_records import SubscriptionRecords
+from tailrace.engine.subscriptions.entry import SubscriptionEntry, lives
+from tailrace.engine.subscriptions.records import SubscriptionRecords
 from tailrace.protocol.offset import START
 from tailrace.protocol.subscription import LinkedStream
 

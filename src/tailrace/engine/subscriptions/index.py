@@ -7,7 +7,7 @@ path so far: its cost does not grow with the number of other subscriptions.
 
 from collections.abc import Iterable
 
-from tailrace.engine.subscription_entry import SubscriptionEntry
+from tailrace.engine.subscriptions.entry import SubscriptionEntry
 from tailrace.protocol.glob import ANY, ONE, GlobSegment
 
 __all__ = ["SubscriptionIndex"]

@@ -16,17 +16,17 @@ from msgspec.structs import replace
 
 from tailrace.engine.entry import StreamEntry
 from tailrace.engine.errors import StorageFailed
-from tailrace.engine.subscription_acks import check_acks, told_tails
-from tailrace.engine.subscription_entry import (
+from tailrace.engine.subscriptions.acks import check_acks, told_tails
+from tailrace.engine.subscriptions.entry import (
     Claim,
     SubscriptionEntry,
     SubscriptionView,
     WakeDelivery,
     lives,
 )
-from tailrace.engine.subscription_records import SubscriptionRecords
-from tailrace.engine.subscription_streams import SubscriptionStreams
-from tailrace.engine.subscription_wakes import SubscriptionWakes
+from tailrace.engine.subscriptions.records import SubscriptionRecords
+from tailrace.engine.subscriptions.streams import SubscriptionStreams
+from tailrace.engine.subscriptions.wakes import SubscriptionWakes
 from tailrace.protocol import subscription as rules
 from tailrace.protocol.errors import BucketNotFound, Refusal
 from tailrace.protocol.offset import START, Offset

@@ -22,9 +22,9 @@ import msgspec
 import structlog
 
 from tailrace.engine.errors import StorageFailed
-from tailrace.engine.subscription_entry import SubscriptionEntry, WakeDelivery
-from tailrace.engine.subscription_records import SubscriptionRecords
-from tailrace.engine.subscription_streams import SubscriptionStreams
+from tailrace.engine.subscriptions.entry import SubscriptionEntry, WakeDelivery
+from tailrace.engine.subscriptions.records import SubscriptionRecords
+from tailrace.engine.subscriptions.streams import SubscriptionStreams
 from tailrace.protocol import subscription as rules
 from tailrace.protocol.errors import Refusal
 from tailrace.protocol.subscription import Phase, SubscriptionState

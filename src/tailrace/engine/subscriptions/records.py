@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from tailrace.engine.commit import CommitBatch
 from tailrace.engine.errors import StorageFailed
-from tailrace.engine.subscription_entry import SubscriptionEntry
-from tailrace.engine.subscription_index import SubscriptionIndex
+from tailrace.engine.subscriptions.entry import SubscriptionEntry
+from tailrace.engine.subscriptions.index import SubscriptionIndex
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.subscription import Link, SubscriptionState
 

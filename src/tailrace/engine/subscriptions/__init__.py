@@ -1,0 +1,1 @@
+"""Subscriptions: durable cursors over streams, and the wakes that appends owe them."""
