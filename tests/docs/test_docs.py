@@ -335,3 +335,14 @@ def test_the_documented_record_layout_matches_the_codec() -> None:
         assert (int(offset), int(size)) == (at, expected)
         at += expected
     assert f"| {HEAD.size} | |" in doc("docs/storage.md")
+
+
+def test_the_published_clients_are_listed_with_the_versions_that_are_tested() -> None:
+    page = doc("docs/conformance.md")
+    packages = json.loads(doc("tests/ecosystem/package.json"))["devDependencies"]
+    for name, version in packages.items():
+        if name.startswith("@durable-streams/"):
+            assert re.search(rf"^\| npm `{name}`.*\| {version} \|$", page, re.MULTILINE), name
+    found = re.search(r'"durable-streams==(.*)"', doc("pyproject.toml"))
+    assert found is not None
+    assert f"| PyPI `durable-streams` | {found[1]} |" in page
