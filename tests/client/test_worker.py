@@ -60,6 +60,18 @@ def test_the_end_of_the_body_acknowledges_what_the_wake_told(bucket: Bucket) -> 
     assert cursors(bucket) == tails(bucket)
 
 
+def test_a_stream_that_is_deleted_meanwhile_does_not_hold_up_the_others(bucket: Bucket) -> None:
+    for name in ("a", "b"):
+        bucket.stream(name).append_json(1)
+    wakes = 0
+    for wake in bucket.subscription("s").work(wait=False):
+        wakes += 1
+        assert {stream.path for stream in wake.pending} == {"a", "b"}
+        bucket.stream("a").delete()
+    assert wakes == 1
+    assert cursors(bucket) == {"b": bucket.stream("b").head().next_offset}
+
+
 def test_what_the_body_acknowledges_is_all_that_is(bucket: Bucket) -> None:
     first = bucket.stream("a").append_json(1).next_offset
     assert first is not None

@@ -69,7 +69,7 @@ class Model:
         # Paths that may be soft-deleted: they are not used again.
         self.taken: set[str] = set()
         self.subscriptions: dict[str, ModelSubscription] = {}
-        self._events: list[ModelSubscription] = []
+        self._events: list[tuple[ModelSubscription, int]] = []
         self._numbers = 0
 
     # -- streams -----------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Model:
         subscription.generation += 1
         subscription.phase = "waking"
         if is_pull:
-            self._events.append(subscription)
+            self._events.append((subscription, subscription.generation))
         else:
             subscription.lease_until = self.now + LEASE_MS
         return True
@@ -149,8 +149,10 @@ class Model:
     def flush(self) -> None:
         """Events of wakes are written at the end of a turn."""
         while self._events:
-            subscription = self._events.pop(0)
+            subscription, generation = self._events.pop(0)
             if self.subscriptions.get(subscription.name) is not subscription:
+                continue
+            if subscription.generation != generation:
                 continue
             path = subscription.wake_stream
             if subscription.phase != "idle" and path is not None and path in self.streams:
@@ -265,6 +267,9 @@ class Model:
             and subscription.generation == generation
             and subscription.retry_at is None
         )
+
+    def is_leased(self, subscription: ModelSubscription, generation: int) -> bool:
+        return subscription.phase == "leased" and subscription.generation == generation
 
     def told(self, subscription: ModelSubscription, tails: dict[str, tuple[int, Position]]) -> None:
         """A webhook is done with what it was told: the number of each stream, and its tail."""

@@ -6,13 +6,17 @@ whatever the sizes of messages and batches are, and whatever is deleted meanwhil
 limits, random appends, and the same range as a plain join of the messages.
 """
 
+import asyncio
 import json
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tailrace.engine.base import Store
 from tailrace.engine.errors import StorageDamaged
+from tailrace.engine.read import Slice, read_records
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import StreamState
 from tailrace.server.handlers import content
@@ -108,10 +112,44 @@ def test_a_large_message_is_kept_for_its_next_piece_only_for_a_while(world: Worl
     async def read() -> tuple[bytes, bool, bool]:
         reader = ContentReader(world.engine)
         found = b"".join([piece async for piece in reader.pieces(state, START, state.tail)])
-        kept = reader._large is not None
+        kept = bool(reader._large)
         assert reader._timer is not None
         reader._timer.cancel()
         reader._forget()
-        return found, kept, reader._large is not None
+        return found, kept, bool(reader._large)
 
     assert world.run(read()) == (b"large" * 100, True, False)
+
+
+def test_readers_of_several_large_messages_read_each_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that is read again for each of its pieces would block the event loop."""
+    states = []
+    for number in range(3):
+        key = KEY + b"%d" % number
+        world.create(key)
+        world.append(key, b"x" * 1000)
+        states.append(world.engine.find(key).durable)
+    starts: list[int] = []
+
+    def counting(store: Store, state: StreamState, *args: Any, **options: Any) -> Slice:
+        starts.append(state.id)
+        return read_records(store, state, *args, **options)
+
+    monkeypatch.setattr(content, "read_records", counting)
+    reader = ContentReader(world.engine)
+
+    async def read(state: StreamState) -> bytes:
+        return b"".join([piece async for piece in reader.pieces(state, START, state.tail)])
+
+    async def read_all() -> list[bytes]:
+        return await asyncio.gather(*[read(state) for state in states if state is not None])
+
+    assert world.run(read_all()) == [b"x" * 1000] * 3
+    assert len(starts) == len(set(starts)) == 3
+    monkeypatch.setattr(content, "LARGE_KEPT_BYTES", 1500)
+    starts.clear()
+    reader = ContentReader(world.engine)
+    assert world.run(read_all()) == [b"x" * 1000] * 3
+    assert len(starts) > 3

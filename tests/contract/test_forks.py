@@ -6,7 +6,9 @@ from itertools import pairwise
 
 import pytest
 
+from tailrace.engine import forks
 from tailrace.engine.engine import Outcome
+from tailrace.engine.errors import StorageDamaged
 from tailrace.engine.forks import HELD_COUNT_MAX, STEPS_MAX
 from tailrace.engine.memory import MemoryStore
 from tailrace.engine.search import find_byte, find_message, find_time
@@ -128,6 +130,30 @@ def test_a_fork_of_what_is_not_durable_yet(world: World) -> None:
     assert world.find(b"a").forks == 3
     ids = {world.find(key).id for key in (b"a", b"tail", b"inside", b"after")}
     assert len(ids) == 4
+
+
+def test_a_fork_that_waits_for_a_commit_is_answered_if_it_cannot_be_decided(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> None:
+        raise RuntimeError("a record cannot be read")
+
+    monkeypatch.setattr(forks, "find_fork_point", unreadable)
+    world.create(b"a", body=b"1")
+    replies: list[Outcome] = []
+
+    async def work() -> None:
+        engine = world.engine
+        for body in (b"2", b"3"):
+            engine.submit(b"a", Append(body, "text/plain"), lambda _: None)
+        request = ForkRequest(b"a", Offset(2, 2))
+        command = Create(id=engine.new_id(), content_type=None, fork=request)
+        engine.submit(b"b", command, replies.append)
+
+    world.run(work())
+    world.until(lambda: bool(replies))
+    assert isinstance(replies[0], StorageDamaged)
+    assert world.find(b"a").forks == 0
 
 
 @pytest.mark.parametrize("first", ["fork", "delete"])

@@ -6,6 +6,7 @@ import pytest
 
 from tailrace.protocol.errors import BucketNotFound, Refusal
 from tailrace.protocol.offset import START
+from tailrace.protocol.state import Create, Delete
 from tailrace.protocol.subscription import Phase
 from tailrace.protocol.subscription_errors import (
     AlreadyClaimed,
@@ -475,6 +476,15 @@ class TestWebhook:
         hooked.delivered(delivery, done=True)
         assert hooked.state("s").phase is Phase.IDLE
 
+    def test_done_ends_a_wake_whose_worker_called_back_before(self, hooked: Subscriber) -> None:
+        hooked.append("e/1")
+        (delivery,) = hooked.deliveries
+        hooked.ack("s", delivery)
+        hooked.delivered(delivery, done=True)
+        assert (hooked.state("s").phase, hooked.state("s").pending) == (Phase.IDLE, 0)
+        hooked.tick(100_000)
+        assert len(hooked.deliveries) == 1
+
     def test_failures_are_retried_ever_later_with_the_same_wake(self, hooked: Subscriber) -> None:
         hooked.append("e/1")
         delays = []
@@ -551,11 +561,43 @@ class TestWebhook:
         hooked.tick(1000)
         assert [item.state.generation for item in hooked.deliveries] == [1, 2]
 
+    def test_appends_do_not_postpone_a_lease_after_the_clock_was_set_back(
+        self, hooked: Subscriber
+    ) -> None:
+        hooked.append("e/0")
+        hooked.delivered(hooked.deliveries[0], done=False)
+        hooked.tick(10)
+        hooked.tick(-86_400_000)
+        for number in range(1, 5):
+            hooked.tick(500)
+            hooked.append(f"e/{number}")
+        assert len(hooked.deliveries) > 1
+
     def test_the_timer_runs_by_itself(self, hooked: Subscriber) -> None:
         hooked.append("e/1")
         hooked.delivered(hooked.deliveries[0], done=False)
         hooked.world.now += 1000
         hooked.world.until(lambda: len(hooked.deliveries) == 2)
+
+
+def test_a_wake_that_ended_in_the_batch_that_issued_it_has_no_event(
+    subscriber: Subscriber,
+) -> None:
+    world = subscriber.world
+    world.create(subscriber.key("wakes"), content_type="application/json")
+    subscriber.create("s", pull("e/*"))
+
+    async def in_one_turn() -> None:
+        engine = world.engine
+        for path, deletes in (("e/1", True), ("e/2", False)):
+            created = Create(id=engine.new_id(), content_type="text/plain", body=b"x")
+            engine.submit(subscriber.key(path), created, lambda _: None)
+            if deletes:
+                engine.submit(subscriber.key(path), Delete(), lambda _: None)
+
+    world.run(in_one_turn())
+    subscriber.settle()
+    assert [(event["stream"], event["generation"]) for event in events(subscriber)] == [("e/2", 2)]
 
 
 class TestRights:

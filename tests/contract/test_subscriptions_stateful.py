@@ -273,7 +273,7 @@ class SubscriptionsAgainstModel(RuleBasedStateMachine):
         latest = len(self.subscriber.deliveries) - 1
         at = max(0, latest - data.draw(st.sampled_from([0, 0, 0, 1, 5]), label="earlier"))
         delivery = self.subscriber.deliveries[at]
-        subscription = self._subscription_of(delivery)
+        subscription = self._subscription_of(delivery, answer)
         if subscription is not None:
             if answer == "failed":
                 self.model.fail(subscription)
@@ -288,7 +288,7 @@ class SubscriptionsAgainstModel(RuleBasedStateMachine):
             self.subscriber.delivered(delivery, done=answer == "done")
         self.check()
 
-    def _subscription_of(self, delivery: WakeDelivery) -> ModelSubscription | None:
+    def _subscription_of(self, delivery: WakeDelivery, answer: str) -> ModelSubscription | None:
         """If the delivery is the one that is under way."""
         subscription = self.model.subscriptions.get(delivery.id)
         entry = self.world.engine.subscriptions.records.entries.get(b"\0" + delivery.id.encode())
@@ -297,6 +297,9 @@ class SubscriptionsAgainstModel(RuleBasedStateMachine):
         if entry.state.id != delivery.state.id:
             return None
         generation = delivery.state.generation
+        if answer == "done" and self.model.is_leased(subscription, generation):
+            # Its worker called back before it answered.
+            return subscription
         return subscription if self.model.is_delivering(subscription, generation) else None
 
     def _numbers(self, delivery: WakeDelivery) -> dict[str, tuple[int, Position]]:

@@ -25,11 +25,12 @@ from tailrace.client.subscription_values import (
     parse_subscription,
 )
 
-__all__ = ["FENCED", "SubscriptionFlows", "SubscriptionResource"]
+__all__ = ["FENCED", "INVALID_OFFSET", "SubscriptionFlows", "SubscriptionResource"]
 
 T = TypeVar("T")
 
 FENCED: Final = "FENCED"
+INVALID_OFFSET: Final = "INVALID_OFFSET"
 _NOTHING_TO_CLAIM: Final = ("NO_PENDING_WORK", "ALREADY_CLAIMED")
 _NO_WAKE_STREAM_S: Final = 2.0
 """The pause between two claims if there is no wake stream to wait on."""

@@ -18,7 +18,7 @@ from typing import Final
 
 from tailrace.client.errors import NotFound, Refused, Unauthorized, Unreachable
 from tailrace.client.flow import Flow
-from tailrace.client.subscription import FENCED, SubscriptionFlows
+from tailrace.client.subscription import FENCED, INVALID_OFFSET, SubscriptionFlows
 from tailrace.client.subscription_values import ClaimedWake, SubscribedStream
 
 __all__ = ["BaseWake", "default_worker"]
@@ -76,11 +76,26 @@ class BaseWake:
         tails = {stream.path: stream.tail_offset or "" for stream in self.pending}
         try:
             offsets = {} if self._has_acknowledged else tails
-            yield from self._flows.ack(self.claim, offsets, done=True)
+            try:
+                yield from self._flows.ack(self.claim, offsets, done=True)
+            except Refused as error:
+                if error.code != INVALID_OFFSET or not offsets:
+                    raise
+                # A stream was deleted meanwhile: acknowledge the others.
+                yield from self._acknowledge_each(offsets)
+                yield from self._flows.ack(self.claim, done=True)
         except Refused as error:
             if not _has_ended(error):
                 raise
             self.lost = True
+
+    def _acknowledge_each(self, offsets: Mapping[str, str]) -> Flow[None]:
+        for path, offset in offsets.items():
+            try:
+                yield from self._flows.ack(self.claim, {path: offset})
+            except Refused as error:
+                if error.code != INVALID_OFFSET:
+                    raise
 
     def _give_back(self) -> Flow[None]:
         """The body did not run to its end."""

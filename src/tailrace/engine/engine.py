@@ -260,8 +260,13 @@ class Engine:
         if failure is not None:
             reply(failure)
             return
-        # Its id may have been used meanwhile.
-        self.submit(key, replace(command, id=self.new_id()), reply)
+        try:
+            # Its id may have been used meanwhile.
+            self.submit(key, replace(command, id=self.new_id()), reply)
+        except Exception as error:
+            # Nothing else would tell the client.
+            reply(StorageDamaged(str(error)))
+            raise
 
     def _decide(self, stream: StreamEntry, command: Command, now: int) -> bool:
         """Decide a command of the engine's own; returns whether it changed the stream."""

@@ -25,7 +25,9 @@ class SubscriptionEntry(Entry[SubscriptionState]):
     A linked stream without a cursor here is acknowledged up to its tail.
     """
 
-    __slots__ = ("cursors", "due", "explicit", "glob", "heaped", "id", "rights", "scope")
+    __slots__ = (
+        "cursors", "deadline", "due", "explicit", "glob", "heaped", "id", "rights", "scope",
+    )  # fmt: skip
 
     def __init__(self, key: bytes, state: SubscriptionState) -> None:
         super().__init__(key, state)
@@ -37,6 +39,8 @@ class SubscriptionEntry(Entry[SubscriptionState]):
         # Dicts keep the order, and need no copy while they are changed at the end.
         self.explicit: dict[bytes, None] = {}
         # When the timer must look at it, and the earliest time that the timer knows.
+        # As stored, and when the timer acts on it.
+        self.deadline: tuple[int | None, int | None] | None = None
         self.due: int | None = None
         self.heaped: int | None = None
         # The number of the last change of rights that its cursors were checked for.

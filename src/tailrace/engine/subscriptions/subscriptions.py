@@ -31,7 +31,7 @@ from tailrace.protocol import subscription as rules
 from tailrace.protocol.errors import BucketNotFound, Refusal
 from tailrace.protocol.offset import START, Offset
 from tailrace.protocol.state import StreamState
-from tailrace.protocol.subscription import SubscriptionConfig, SubscriptionState
+from tailrace.protocol.subscription import Phase, SubscriptionConfig, SubscriptionState
 from tailrace.protocol.subscription_errors import (
     InvalidSubscription,
     SubscriptionExists,
@@ -322,7 +322,8 @@ class Subscriptions:
 
     def delivered(self, delivery: WakeDelivery, *, done: bool) -> None:
         """A webhook answered with 2xx; `done` acknowledges the tails that it was told."""
-        entry = self._delivering(delivery)
+        # `done` ends the wake also if its worker called back before it answered.
+        entry = self._delivering(delivery, or_leased=done)
         if entry is None:
             return
         assert entry.state is not None
@@ -384,11 +385,15 @@ class Subscriptions:
         assert entry.state is not None
         rules.fence(entry.state, wake_id, generation)
 
-    def _delivering(self, delivery: WakeDelivery) -> SubscriptionEntry | None:
+    def _delivering(
+        self, delivery: WakeDelivery, *, or_leased: bool = False
+    ) -> SubscriptionEntry | None:
         """The subscription of a delivery, if its wake is still the one that is being delivered."""
         entry = self.records.entries.get(_key(delivery.scope, delivery.id))
         if entry is None or entry.state is None or entry.state.id != delivery.state.id:
             return None
+        if or_leased and entry.state.phase is Phase.LEASED and self._engine.failure is None:
+            return entry if entry.state.wake_id == delivery.state.wake_id else None
         return entry if self.wakes.current(entry, delivery.state.generation) else None
 
 

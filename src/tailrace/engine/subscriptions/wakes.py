@@ -51,7 +51,7 @@ class SubscriptionWakes:
         self._streams = streams
         self._loop = asyncio.get_running_loop()
         # Wakes of the open batch whose events are to be written.
-        self._events: list[tuple[SubscriptionEntry, bytes]] = []
+        self._events: list[tuple[SubscriptionEntry, int, bytes]] = []
         self._heap: list[tuple[int, int, SubscriptionEntry]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._last_now = 0
@@ -106,7 +106,9 @@ class SubscriptionWakes:
         if state.is_webhook:
             self._deliver_when_durable(entry)
         else:
-            self._events.append((entry, path or next(iter(entry.cursors))))
+            self._events.append(
+                (entry, state.generation + 1, path or next(iter(entry.cursors), b""))
+            )
         return True
 
     def end(self, entry: SubscriptionEntry) -> bool:
@@ -119,9 +121,14 @@ class SubscriptionWakes:
     def write_events(self) -> None:
         """Append the events of wakes to their streams: the open batch is about to be written."""
         while self._events:
-            entry, path = self._events.pop(0)
+            entry, generation, path = self._events.pop(0)
             state = entry.state
-            if state is not None and state.phase is not Phase.IDLE:
+            # The wake may have ended in the same batch, and another one been issued.
+            if (
+                state is not None
+                and state.generation == generation
+                and state.phase is not Phase.IDLE
+            ):
                 try:
                     self._write_event(entry, state, path)
                 except Exception as error:
@@ -198,7 +205,13 @@ class SubscriptionWakes:
 
     def _changed(self, entry: SubscriptionEntry) -> None:
         now = self._engine.clock()
-        entry.due = None if entry.state is None else rules.due_at(entry.state, now)
+        state = entry.state
+        deadline = None if state is None else (state.retry_at, state.lease_until)
+        due = None if state is None else rules.due_at(state, now)
+        if due is not None and entry.due is not None and deadline == entry.deadline:
+            # After the clock was set back, each change would postpone it.
+            due = min(due, entry.due)
+        entry.deadline, entry.due = deadline, due
         if entry.due is not None and (entry.heaped is None or entry.due < entry.heaped):
             self._push(entry, entry.due, now)
 
@@ -244,7 +257,7 @@ class SubscriptionWakes:
     def _clock_set_back(self) -> None:
         self._heap.clear()
         for entry in self._records.entries.values():
-            entry.heaped = None
+            entry.heaped = entry.due = None
             self._changed(entry)
 
     def _do_due(self, entry: SubscriptionEntry, state: SubscriptionState, now: int) -> None:

@@ -23,6 +23,8 @@ LARGE_BYTES: Final = 1 << 20
 """A larger message is sent in pieces of its own."""
 LARGE_PIECES_MAX: Final = 32
 """More pieces would be smaller, and would read the message more often."""
+LARGE_KEPT_BYTES: Final = 256 << 20
+"""At most this much of large messages is kept: reading one again for each piece blocks the loop."""
 _KEPT_S: Final = 5.0
 
 
@@ -33,11 +35,12 @@ def content_length(state: StreamState, start: Offset, end: Offset) -> int:
 
 
 class ContentReader:
-    """Reads content, and keeps the last large message for other readers of it."""
+    """Reads content, and keeps the last large messages for the next pieces and other readers."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._large: tuple[int, Offset, Slice] | None = None
+        # The last used is the last.
+        self._large: dict[tuple[int, Offset], Slice] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     async def pieces(self, state: StreamState, start: Offset, end: Offset) -> AsyncIterator[bytes]:
@@ -75,9 +78,9 @@ class ContentReader:
 
     def _read(self, state: StreamState, start: Offset, end: Offset) -> Slice:
         """A slice from a boundary on; a message that is larger than a slice is kept for a while."""
-        large = self._large
-        if large is not None and large[:2] == (state.id, start):
-            return large[2]
+        if (large := self._large.pop((state.id, start), None)) is not None:
+            self._large[state.id, start] = large
+            return large
         found = read_records(
             self._engine.store, state, start, end, PIECE_BYTES, LARGE_BYTES, details=False
         )
@@ -86,10 +89,15 @@ class ContentReader:
         return found
 
     def _keep(self, state: StreamState, piece: Slice) -> None:
-        self._large = (state.id, piece.start, piece)
+        self._large[state.id, piece.start] = piece
+        size = sum(kept.end.byte - kept.start.byte for kept in self._large.values())
+        while size > LARGE_KEPT_BYTES and len(self._large) > 1:
+            oldest = self._large.pop(next(iter(self._large)))
+            size -= oldest.end.byte - oldest.start.byte
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(_KEPT_S, self._forget)
 
     def _forget(self) -> None:
-        self._large = self._timer = None
+        self._large.clear()
+        self._timer = None
