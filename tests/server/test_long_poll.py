@@ -182,3 +182,13 @@ def test_a_chain_of_long_polls_returns_every_byte_once(api: Api) -> None:
             cursor = f"&cursor={response.headers['stream-cursor']}"
     writing.join()
     assert seen == expected
+
+
+def test_delete_of_a_source_of_forks_wakes_a_waiting_reader_with_410(api: Api) -> None:
+    path = api.create(body=b"abc")
+    fork = f"{path}-fork"
+    assert api.request("PUT", fork, {"Stream-Forked-From": path}).status == 201
+    waiting = poll(api, path, api.tail(path))
+    wait_for_pollers()
+    assert api.request("DELETE", path).status == 204
+    check_problem(read(waiting), 410, "stream-gone")

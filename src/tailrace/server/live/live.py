@@ -24,7 +24,7 @@ from tailrace.engine.entry import StreamEntry
 from tailrace.engine.read import Slice
 from tailrace.protocol.content_type import is_utf8_text
 from tailrace.protocol.cursor import JITTER_S_MAX, JITTER_S_MIN, current_cursor, next_cursor
-from tailrace.protocol.errors import StreamNotFound
+from tailrace.protocol.errors import StreamNotFound, StreamSoftDeleted
 from tailrace.protocol.offset import Offset
 from tailrace.protocol.state import StreamState
 from tailrace.server import headers as h
@@ -78,8 +78,9 @@ class _StreamReaders:
 
     def committed(self, change: StreamChange) -> None:
         if change.deleted:
+            is_soft = change.after is not None and change.after.deleted
             for poll in list(self.polls):
-                poll.refuse(StreamNotFound())
+                poll.refuse(StreamSoftDeleted() if is_soft else StreamNotFound())
             for session in list(self.sessions):
                 session.deleted()
             return
