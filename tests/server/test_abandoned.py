@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tailrace.server.handlers import bootstrap
 from tailrace.server.settings import Settings
+from tailrace.server.transports import asgi
 from tailrace.server.transports.asgi import TailraceApp, create_app
 
 MIB = 1 << 20
@@ -138,5 +140,38 @@ def test_shutdown_cancels_running_bootstraps(
         with pytest.raises(asyncio.CancelledError):
             await work
         assert problems == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", ["/bucket/s/bootstrap", f"/bucket/s/snapshot/{OFFSET}"])
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_response_that_is_not_read_releases_its_view(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, stop: bool
+) -> None:
+    """After the deadline, or after `drain_s` if the server stops; it never looks complete."""
+    monkeypatch.setattr(asgi, "WRITE_STALL_S", 60.0 if stop else 0.1)
+
+    async def run() -> None:
+        mounted = Mounted(tmp_path)
+        mounted.app.settings = msgspec.structs.replace(mounted.app.settings, drain_s=0.1)
+        await mounted.fill()
+        began = asyncio.Event()
+
+        async def stall(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                began.set()
+                await asyncio.Event().wait()
+
+        task = mounted.start("GET", path, send=stall)
+        await began.wait()
+        assert mounted.pinned
+        if stop:
+            mounted.app._stop()
+        # The server closes the connection of an app that raises.
+        await asyncio.wait([task], timeout=20)
+        assert isinstance(task.exception(), TimeoutError if stop else asgi._AbortedError)
+        await _until(lambda: not mounted.pinned)
+        await mounted.app.close()
 
     asyncio.run(run())

@@ -1,14 +1,27 @@
 """What passes between a transport and the service."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tailrace.server.routing.target import UNRESOLVED, Target
 
 if TYPE_CHECKING:
     from tailrace.server.guard.access import Principal
 
-__all__ = ["BodySink", "Frame", "LiveBody", "Reply", "Request", "Response", "Sink", "Waiting"]
+__all__ = [
+    "WRITE_STALL_S",
+    "BodySink",
+    "Frame",
+    "LiveBody",
+    "Reply",
+    "Request",
+    "Response",
+    "Sink",
+    "Waiting",
+]
+
+WRITE_STALL_S: Final = 60.0
+"""A client that reads nothing of its response for so long is disconnected."""
 
 
 class BodySink(Protocol):

@@ -12,6 +12,7 @@ import pytest
 from tailrace.server.subscriptions import webhook_client
 from tailrace.server.subscriptions.addresses import Networks
 from tailrace.server.subscriptions.webhook_client import WebhookClient, WebhookResult
+from tailrace.server.subscriptions.webhook_sender import ATTEMPTS_MAX
 from tests.server.subscriptions.receiver import ACCEPTED, DONE, Receiver, response
 
 
@@ -102,6 +103,83 @@ def test_a_name_that_resolves_slowly_fails_at_the_deadline(
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     assert "no complete response" in post("https://slow.example/").error
     ended.set()
+
+
+def post_beside(
+    monkeypatch: pytest.MonkeyPatch, slow: list[str], good: str
+) -> tuple[WebhookResult, list[str]]:
+    """Post to `good` while names that begin with "slow" resolve; also the names asked for."""
+    ended = threading.Event()
+    asked: list[str] = []
+    system = socket.getaddrinfo
+
+    def resolve(host: str, *rest: Any, **more: Any) -> list[Any]:
+        asked.append(host)
+        if host.startswith("slow"):
+            ended.wait()
+            raise socket.gaierror("too late")
+        return system(host, *rest, **more)
+
+    async def send() -> WebhookResult:
+        client = WebhookClient("loopback")
+        tasks = [asyncio.create_task(client.post(url, b"{}", {})) for url in slow]
+        try:
+            await asyncio.sleep(0.2)
+            return await client.post(good, b"{}", {})
+        finally:
+            ended.set()
+            await asyncio.gather(*tasks)
+            await client.close()
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(webhook_client, "ATTEMPT_S", 3.0)
+    return asyncio.run(send()), asked
+
+
+def test_names_that_resolve_slowly_do_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = [f"https://slow{number}.example/" for number in range(ATTEMPTS_MAX - 1)]
+    with Receiver(DONE) as receiver:
+        result, _ = post_beside(monkeypatch, slow, f"http://localhost:{receiver.port}/hook")
+    assert result.done
+
+
+def test_a_name_with_many_ports_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = [f"https://slow.example:{port}/" for port in range(1, ATTEMPTS_MAX + 1)]
+    with Receiver(DONE) as receiver:
+        result, asked = post_beside(monkeypatch, slow, f"http://localhost:{receiver.port}/hook")
+    assert result.done
+    assert asked == ["slow.example", "localhost"]
+
+
+@pytest.mark.parametrize("what", ["lookup", "thread"])
+def test_a_lookup_that_fails_unexpectedly_fails_the_attempt(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """And the next one is made, though there is only one at a time."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("unexpected")
+
+    async def send(port: int) -> list[WebhookResult]:
+        client = WebhookClient("loopback")
+        url = f"http://localhost:{port}/hook"
+        try:
+            with monkeypatch.context() as patch:
+                if what == "lookup":
+                    patch.setattr(socket, "getaddrinfo", fail)
+                else:
+                    patch.setattr(threading.Thread, "start", fail)
+                failed = await client.post(url, b"{}", {})
+            return [failed, await client.post(url, b"{}", {})]
+        finally:
+            await client.close()
+
+    monkeypatch.setattr(webhook_client, "ATTEMPTS_MAX", 1)
+    monkeypatch.setattr(webhook_client, "ATTEMPT_S", 3.0)
+    with Receiver(DONE) as receiver:
+        failed, done = asyncio.run(send(receiver.port))
+    assert "cannot be resolved" in failed.error
+    assert done.done
 
 
 def test_a_name_that_does_not_exist_fails() -> None:

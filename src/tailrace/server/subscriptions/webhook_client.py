@@ -18,13 +18,13 @@ from yarl import URL
 from tailrace import __version__
 from tailrace.server.subscriptions.addresses import Networks, check_address, check_url
 from tailrace.server.subscriptions.errors import WebhookUrlRejected
+from tailrace.server.subscriptions.webhook_sender import ATTEMPTS_MAX
 
 __all__ = ["ATTEMPT_S", "RESPONSE_BYTES_MAX", "WebhookClient", "WebhookResult"]
 
 ATTEMPT_S: Final = 10.0
 """From resolving the name to the end of the response."""
 RESPONSE_BYTES_MAX: Final = 64 << 10
-_LOOKUPS_MAX: Final = 16
 _DNS_CACHE_S: Final = 10
 
 
@@ -41,45 +41,26 @@ class _CheckedResolver(AbstractResolver):
     """
     Resolves names, and refuses addresses that must not be reached.
 
-    Each lookup has a thread of its own, and there are few at a time. In an executor, names that
-    resolve slowly would hold up the rest of the server, or its end.
+    Each lookup has a thread of its own, and there is one at a time for each name. In an executor,
+    names that resolve slowly would hold up the rest of the server, or its end.
     """
 
     def __init__(self, networks: Networks) -> None:
         self._networks = networks
-        self._room = asyncio.Semaphore(_LOOKUPS_MAX)
+        # A lookup may go on after the attempt that began it.
+        self._room = asyncio.Semaphore(ATTEMPTS_MAX)
+        self._lookups: dict[tuple[str, int], asyncio.Task[list[Any] | OSError]] = {}
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        await self._room.acquire()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[Any]] = loop.create_future()
-
-        def ended(found: list[Any] | OSError) -> None:
-            # Not before: the thread goes on after its caller was cancelled.
-            self._room.release()
-            if future.done():
-                return
-            if isinstance(found, OSError):
-                future.set_exception(found)
-            else:
-                future.set_result(found)
-
-        def look_up() -> None:
-            found: list[Any] | OSError
-            try:
-                found = socket.getaddrinfo(
-                    host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
-                )
-            except (OSError, UnicodeError) as error:
-                found = error if isinstance(error, OSError) else OSError(str(error))
-            # The loop is closed if the server has stopped meanwhile.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(ended, found)
-
-        threading.Thread(target=look_up, name="tailrace-webhook-dns", daemon=True).start()
-        found = await future
+        key = (host, family)
+        if key not in self._lookups:
+            self._lookups[key] = asyncio.create_task(self._look_up(host, family))
+            self._lookups[key].add_done_callback(lambda _: self._lookups.pop(key))
+        found = await asyncio.shield(self._lookups[key])
+        if isinstance(found, OSError):
+            raise found
         results = []
         for kind, _, protocol, _, address in found:
             text = str(address[0])
@@ -96,6 +77,37 @@ class _CheckedResolver(AbstractResolver):
                 )
             )
         return results
+
+    async def _look_up(self, host: str, family: int) -> list[Any] | OSError:
+        """What the system finds, or why it finds nothing."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[list[Any] | OSError] = loop.create_future()
+
+        def end(found: list[Any] | OSError) -> None:
+            if not ended.done():
+                ended.set_result(found)
+
+        def look_up() -> None:
+            found: list[Any] | OSError
+            try:
+                found = socket.getaddrinfo(
+                    host, 0, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+                )
+            except OSError as error:
+                found = error
+            except Exception as error:
+                found = OSError(str(error))
+            # The loop is closed if the server has stopped meanwhile.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(end, found)
+
+        async with self._room:
+            try:
+                threading.Thread(target=look_up, name="tailrace-webhook-dns", daemon=True).start()
+            except RuntimeError as error:
+                # The system has no more threads.
+                return OSError(str(error))
+            return await ended
 
     async def close(self) -> None:
         """Nothing to close."""

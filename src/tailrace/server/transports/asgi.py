@@ -24,12 +24,12 @@ from tailrace.protocol.errors import Refusal
 from tailrace.server.errors import BodyIncomplete, MalformedRequest
 from tailrace.server.headers import COMMON
 from tailrace.server.lifecycle import open_store
-from tailrace.server.message import Frame, LiveBody, Request, Response
+from tailrace.server.message import WRITE_STALL_S, Frame, LiveBody, Request, Response
 from tailrace.server.problem import problem
 from tailrace.server.service import Service, clock_ms
 from tailrace.server.settings import Settings, load_settings
 from tailrace.server.transports.asgi_body import Receive, collect_body, stream_body
-from tailrace.server.transports.asgi_hosts import StopSignals, keep_trailers_apart
+from tailrace.server.transports.asgi_hosts import StopSignals, cut_connection, keep_trailers_apart
 from tailrace.server.transports.framing import check_framing, check_sizes
 
 __all__ = ["TailraceApp", "create_app"]
@@ -38,6 +38,8 @@ Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _BUFFER_BYTES_HIGH: Final = 256 << 10
+# Each has a deadline: larger ones would take a slow client for one that does not read.
+_PIECE_BYTES: Final = 64 << 10
 _VERSIONS: Final = ("1.0", "1.1", "2", "3")
 _CLOSE: Final = (b"connection", b"close")
 
@@ -64,6 +66,9 @@ class TailraceApp:
         self.settings = settings
         self._service: Service | None = None
         self._signals: StopSignals | None = None
+        # When requests in flight are cut off; known once the server is told to stop.
+        self._deadline: float | None = None
+        self._limits: set[asyncio.Timeout] = set()
         keep_trailers_apart()
 
     @asynccontextmanager
@@ -101,13 +106,35 @@ class TailraceApp:
                 ),
             )
             self._service = Service(engine, self.settings)
-            self._signals = StopSignals(self._service.drain)
+            self._deadline = None
+            self._signals = StopSignals(self._stop)
             self._signals.watch()
         return self._service
 
+    def _stop(self) -> None:
+        """The server is told to stop: end waiting readers, and others after `drain_s`."""
+        if self._service is None or self._deadline is not None:
+            return
+        self._service.drain()
+        self._deadline = asyncio.get_running_loop().time() + self.settings.drain_s
+        for limit in self._limits:
+            limit.reschedule(self._deadline)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._http(scope, receive, send)
+            try:
+                async with asyncio.timeout_at(self._deadline) as limit:
+                    self._limits.add(limit)
+                    try:
+                        await self._http(scope, receive, _with_deadline(send))
+                    finally:
+                        self._limits.discard(limit)
+            except (_AbortedError, TimeoutError):
+                if not cut_connection(receive):
+                    # The server closes the connection, and does not complete the response.
+                    raise
+                # The server notices before the app returns.
+                await asyncio.sleep(0)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
@@ -179,6 +206,23 @@ class TailraceApp:
         else:
             start = _start(scope, response, length=False, close=close)
             await _LiveResponse(response.live).run(start, receive, send)
+
+
+class _AbortedError(Exception):
+    """The response cannot be completed."""
+
+
+def _with_deadline(send: Send) -> Send:
+    """Make `send` give up a client that does not read."""
+
+    async def send_in_time(message: MutableMapping[str, Any]) -> None:
+        try:
+            async with asyncio.timeout(WRITE_STALL_S):
+                await send(message)
+        except TimeoutError:
+            raise _AbortedError("the client does not read") from None
+
+    return send_in_time
 
 
 class _AsgiRequest(Request):
@@ -256,7 +300,14 @@ async def _send_whole(scope: Scope, send: Send, response: Response, *, close: bo
     # A response to HEAD has no body and no length.
     head = scope["method"] == "HEAD"
     await send(_start(scope, response, length=not head, close=close))
-    await send({"type": "http.response.body", "body": b"" if head else response.body})
+    await _send_body(send, b"" if head else response.body, more=False)
+
+
+async def _send_body(send: Send, data: bytes, *, more: bool) -> None:
+    for start in range(0, len(data) or 1, _PIECE_BYTES):
+        end = start + _PIECE_BYTES
+        more_body = more or end < len(data)
+        await send({"type": "http.response.body", "body": data[start:end], "more_body": more_body})
 
 
 class _LiveResponse:
@@ -308,16 +359,15 @@ class _LiveResponse:
             while self._frames and not self._aborted:
                 data = b"".join(self._frames)
                 self._frames.clear()
-                await send({"type": "http.response.body", "body": data, "more_body": True})
+                await _send_body(send, data, more=True)
                 blocked = self.blocked
                 self._bytes = sum(map(len, self._frames))
                 if blocked and not self.blocked:
                     self._live.drained()
             if self._aborted:
-                # Without a last message the server closes the connection.
-                return
+                raise _AbortedError("the body cannot be completed")
             if self._finished:
-                await send({"type": "http.response.body", "body": b""})
+                await _send_body(send, b"", more=False)
                 return
             self._wake.clear()
             await self._wake.wait()

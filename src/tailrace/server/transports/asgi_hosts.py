@@ -7,6 +7,9 @@ The app cannot tell them apart, so the copy is made in uvicorn, before the trail
 
 ASGI tells an app that its server stops only when all requests have ended. A live reader would keep
 a server from stopping for a minute. So the app watches for the signals by which servers stop.
+
+uvicorn closes a connection when the client has read what was sent. One that does not read would
+stay for ever, and keep the server from stopping.
 """
 
 import asyncio
@@ -17,7 +20,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ["StopSignals", "keep_trailers_apart"]
+__all__ = ["StopSignals", "cut_connection", "keep_trailers_apart"]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _MARK: Final = "_tailrace_trailers_apart"
@@ -42,6 +45,19 @@ def keep_trailers_apart() -> None:
 
     protocol.on_headers_complete = on_headers_complete
     setattr(protocol, _MARK, True)
+
+
+def cut_connection(receive: object) -> bool:
+    """
+    Close the connection of a request at once, even if its client does not read.
+
+    False if the server is not uvicorn, or a middleware has wrapped `receive`.
+    """
+    transport: Any = getattr(getattr(receive, "__self__", None), "transport", None)
+    if not hasattr(transport, "abort"):
+        return False
+    transport.abort()
+    return True
 
 
 class StopSignals:

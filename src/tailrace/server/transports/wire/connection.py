@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tailrace.protocol.errors import Refusal
 from tailrace.server.errors import RequestTimeout, TooManyConnections
-from tailrace.server.message import BodySink, Frame, LiveBody, Response, Waiting
+from tailrace.server.message import WRITE_STALL_S, BodySink, Frame, LiveBody, Response, Waiting
 from tailrace.server.problem import problem
 from tailrace.server.transports.wire.encode import CONTINUE, LAST_CHUNK, encode_head
 from tailrace.server.transports.wire.reader import ParsedRequest, RequestReader
@@ -32,7 +32,6 @@ __all__ = ["Connection"]
 REQUEST_HEAD_S: Final = 15.0
 REQUEST_BODY_IDLE_S: Final = 30.0
 KEEP_ALIVE_S: Final = 75.0
-WRITE_STALL_S: Final = 60.0
 LINGER_S: Final = 1.0
 WRITE_BUFFER_BYTES_HIGH: Final = 256 << 10
 _FRAME_BYTES_LARGE: Final = 64 << 10
