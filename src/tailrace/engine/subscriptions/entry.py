@@ -25,7 +25,9 @@ class SubscriptionEntry(Entry[SubscriptionState]):
     A linked stream without a cursor here is acknowledged up to its tail.
     """
 
-    __slots__ = ("cursors", "due", "explicit", "glob", "heaped", "id", "rights", "scope")
+    __slots__ = (
+        "cursors", "due", "explicit", "glob", "heaped", "id", "is_untold", "rights", "scope",
+    )  # fmt: skip
 
     def __init__(self, key: bytes, state: SubscriptionState) -> None:
         super().__init__(key, state)
@@ -41,6 +43,8 @@ class SubscriptionEntry(Entry[SubscriptionState]):
         self.heaped: int | None = None
         # The number of the last change of rights that its cursors were checked for.
         self.rights = 0
+        # The owner had no right to write the event of the last wake.
+        self.is_untold = False
 
     def stream_key(self, path: bytes) -> bytes:
         """The key of a stream of the same scope."""
