@@ -1,9 +1,9 @@
 """
 Conditional writes (RFC 9110, 13.1): a condition is honoured or refused, and never ignored.
 
-    PUT of a stream or a bucket    If-None-Match: *    create only: 412 if it exists
-    POST, DELETE                   If-Match: *         always true: what does not exist is 404
-    anything else                                      501
+    PUT of a stream, a bucket or a subscription    If-None-Match: *    create only: 412 if it exists
+    POST, DELETE                                   If-Match: *         always true, or 404
+    anything else                                                      501
 
 The ETag of a stream is that of one response to a read, so it cannot be compared with the stream as
 a whole. `Stream-Seq` and producers serve that purpose.
@@ -42,7 +42,8 @@ def conditional(
         raise ConditionUnsupported("If-None-Match", method)
 
     def create_only(response: Response) -> None:
-        # A PUT of what exists changes nothing, so it can be refused afterwards.
+        # A PUT of what exists changes nothing, so it can be refused afterwards. Only that of a
+        # subscription may, its owner: its handler refuses before.
         exists = response.status == 200 or response.code in _EXISTS
         reply(problem(ConditionFailed()) if exists else response)
 

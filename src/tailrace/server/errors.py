@@ -179,8 +179,8 @@ class ConditionUnsupported(Refusal):
     title = "Condition is not supported"
     message = (
         "{header} on {method} is not supported with this value, and nothing was changed: PUT of a "
-        "stream or a bucket takes If-None-Match: *, POST and DELETE take If-Match: *; to order "
-        "appends, use Stream-Seq or a producer"
+        "stream, a bucket or a subscription takes If-None-Match: *, POST and DELETE take "
+        "If-Match: *; to order appends, use Stream-Seq or a producer"
     )
     header: str
     method: str

@@ -156,6 +156,7 @@ class Service:
         self._use_quotas()
         if guard.access is not None:
             engine.subscriptions.set_readable(self._owners.readable)
+            engine.subscriptions.set_may_append(self._owners.may_append)
             # Called by the thread that fetches the keys of JWTs.
             guard.access.on_change = partial(self._loop.call_soon_threadsafe, self._review_readers)
 

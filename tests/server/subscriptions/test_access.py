@@ -279,6 +279,74 @@ def test_the_rights_of_a_jwt_end_with_it_and_are_renewed(guarded: Guarded) -> No
         assert receiver.next().tail("team/a") == tail
 
 
+PULL = {"type": "pull-wake", "pattern": "team/*", "wake_stream": "wakes"}
+PULL_GRANTS = ("subscribe,read:/v1/stream/team", "append:/v1/stream/wakes")
+
+
+def wake_events(admin: Surface) -> list[int]:
+    """The generations of the wake events."""
+    events = json.loads(admin.request("GET", admin.url("wakes") + "?offset=-1").body)
+    return [event["generation"] for event in events]
+
+
+def test_no_wake_event_without_append_on_the_wake_stream(guarded: Guarded) -> None:
+    admin = guarded.client("*:/")
+    owner = guarded.client(*PULL_GRANTS)
+    guarded.reload()
+    admin.put("wakes")
+    admin.put("team/a")
+    assert put(owner, "sub", **PULL).status == 201
+    granted = guarded.toml._parts[owner.token]
+    guarded.toml.put(owner.token, granted.replace("append:/v1/stream/wakes", "read:/v1/stream/x"))
+    guarded.reload()
+    admin.append("team/a")
+    assert wake_events(admin) == []
+    guarded.toml.put(owner.token, granted)
+    guarded.reload()
+    # The same PUT writes the event that is missing, and only that one.
+    for _ in range(2):
+        assert put(owner, "sub", **PULL).status == 200
+        assert wake_events(admin) == [1]
+    assert owner.claim()["streams"][0]["has_pending"]
+    assert put(owner, "sub", **PULL).status == 200
+    assert wake_events(admin) == [1]
+
+
+def test_a_jwt_that_has_expired_writes_no_wake_event_until_it_is_renewed(guarded: Guarded) -> None:
+    admin = guarded.client("*:/")
+    guarded.reload()
+    admin.put("wakes")
+    admin.put("team/a")
+    scope = " ".join(PULL_GRANTS)
+    short = guarded.with_token(SIGNER.sign(scope, exp=int(time.time()) + 2))
+    assert put(short, "sub", **PULL).status == 201
+    wait_until(lambda: admin.show()["status"] == "failed")
+    admin.append("team/a")
+    assert wake_events(admin) == []
+    # Also one who may not read the pending stream is told nothing of it.
+    less = guarded.with_token(SIGNER.sign("subscribe:/v1/stream/team append:/v1/stream/wakes"))
+    assert put(less, "sub", **PULL).status == 200
+    assert wake_events(admin) == []
+    renewed = guarded.with_token(SIGNER.sign(scope))
+    assert put(renewed, "sub", **PULL).status == 200
+    assert wake_events(admin) == [1]
+    later = guarded.with_token(SIGNER.sign(scope, exp=int(time.time()) + 900))
+    assert put(later, "sub", **PULL).status == 200
+    assert wake_events(admin) == [1]
+
+
+def test_a_condition_is_checked_after_the_access(guarded: Guarded) -> None:
+    owner = guarded.client("subscribe:/v1/stream/team")
+    outsider = guarded.client("subscribe:/v1/stream/other")
+    guarded.reload()
+    config = {**HOOK, "pattern": "team/*"}
+    assert put(owner, "sub", **config).status == 201
+    for client, status in ((owner, 412), (outsider, 403)):
+        headers = {**client._headers(), "If-None-Match": "*"}
+        body = json.dumps(config).encode()
+        assert guarded.api.request("PUT", client.target(), headers, body).status == status
+
+
 def test_listings_show_what_is_covered(guarded: Guarded) -> None:
     admin = guarded.client("*:/")
     owner = guarded.client("subscribe:/v1/stream/team")

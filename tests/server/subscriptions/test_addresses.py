@@ -41,6 +41,11 @@ NEVER = [
     "64:ff9b::169.254.169.254",
     "64:ff9b:1::1",
     "2002:a9fe:a9fe::1",
+    # The metadata services of clouds in private networks.
+    "100.100.100.200",
+    "::ffff:100.100.100.200",
+    "fd00:ec2::254",
+    "fd00:ec2::254%eth0",
     "not an address",
     "",
 ]
@@ -144,5 +149,29 @@ def test_the_setting_excludes_this_machine_or_admits_private_networks() -> None:
             check_url(url, "public")
     for url in ("http://worker.internal/hook", "http://10.0.0.1/hook", "http://[fd00::1]/"):
         check_url(url, "private")
-    with pytest.raises(WebhookUrlRejected):
-        check_url("http://169.254.169.254/", "private")
+    for host in ("169.254.169.254", "100.100.100.200", "[fd00:ec2::254]"):
+        with pytest.raises(WebhookUrlRejected):
+            check_url(f"http://{host}/", "private")
+
+
+@pytest.mark.parametrize("networks", ["public", "loopback", "private"])
+def test_addresses_have_one_spelling(networks: Networks) -> None:
+    """Resolvers take more for an IPv4 address than four decimal numbers."""
+    for host in (
+        "2130706433",
+        "127.1",
+        "0177.0.0.1",
+        "0x7f000001",
+        "0X7F.1",
+        "0x7f.0.0.1",
+        "127.0.0.0x1",
+        "017700000001",
+        "127.0.0.1.",
+        "8.8.2056",
+        "256.1.1.1",
+        "0x",
+    ):
+        with pytest.raises(WebhookUrlRejected):
+            check_url(f"https://{host}/", networks)
+    for host in ("1.example.org", "0x7f.example.org", "127.0.0.1.example.org", "x0x1", "3com"):
+        check_url(f"https://{host}/", networks)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.server.subscriptions.surface import Surface, check_error
+from tests.support.http import Response
 
 pytestmark = pytest.mark.every_kind
 
@@ -24,6 +25,22 @@ def test_put_creates_then_confirms_then_conflicts(surface: Surface) -> None:
     other = surface.request("PUT", surface.target(), {**config, "description": "other"})
     check_error(other, 409, "SUBSCRIPTION_ALREADY_EXISTS")
     assert "description" not in surface.show()
+
+
+def test_a_put_of_what_exists_that_may_only_create_changes_nothing(surface: Surface) -> None:
+    config = {"type": "webhook", "pattern": surface.pattern, "webhook": {"url": HOOK}}
+
+    def put(host: str, content: dict[str, Any]) -> Response:
+        headers = {"Content-Type": "application/json", "If-None-Match": "*", "Host": host}
+        return surface.api.request("PUT", surface.target(), headers, json.dumps(content).encode())
+
+    assert put("one.example", config).status == 201
+    before = surface.show()
+    for content in (config, {**config, "description": "other"}):
+        response = put("two.example", content)
+        # The URLs for receivers are those that the first PUT used.
+        assert surface.show() == before
+        check_error(response, 412, "CONDITION_FAILED")
 
 
 def test_the_subscription_as_json(surface: Surface) -> None:

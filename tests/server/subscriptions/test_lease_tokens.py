@@ -36,30 +36,35 @@ class Clock:
 def test_a_token_is_valid_for_its_subscription_kind_and_time() -> None:
     clock = Clock()
     tokens = LeaseTokens(SECRET, clock)
-    token = tokens.issue(CLAIM_KIND, b"", "sub", 7)
-    assert tokens.verify(token, CLAIM_KIND, b"", "sub") == 7
-    others = ((CALLBACK_KIND, b"", "sub"), (CLAIM_KIND, b"rooms", "sub"), (CLAIM_KIND, b"", "s"))
-    for kind, scope, name in others:
+    token = tokens.issue(CLAIM_KIND, b"", "sub", 5, 7)
+    assert tokens.verify(token, CLAIM_KIND, b"", "sub", 5) == 7
+    others = (
+        (CALLBACK_KIND, b"", "sub", 5),
+        (CLAIM_KIND, b"rooms", "sub", 5),
+        (CLAIM_KIND, b"", "s", 5),
+        (CLAIM_KIND, b"", "sub", 6),
+    )
+    for other in others:
         with pytest.raises(TokenInvalid):
-            tokens.verify(token, kind, scope, name)
+            tokens.verify(token, *other)
     with pytest.raises(TokenInvalid):
-        LeaseTokens(bytes(32), clock).verify(token, CLAIM_KIND, b"", "sub")
+        LeaseTokens(bytes(32), clock).verify(token, CLAIM_KIND, b"", "sub", 5)
     clock.ms += TOKEN_S * 1000 - 1
-    assert tokens.verify(token, CLAIM_KIND, b"", "sub") == 7
+    assert tokens.verify(token, CLAIM_KIND, b"", "sub", 5) == 7
     clock.ms += 1
     with pytest.raises(TokenExpired):
-        tokens.verify(token, CLAIM_KIND, b"", "sub")
+        tokens.verify(token, CLAIM_KIND, b"", "sub", 5)
 
 
 @given(position=st.integers(0, 10_000), change=st.integers(1, 255))
 def test_no_changed_token_is_accepted(position: int, change: int) -> None:
     tokens = LeaseTokens(SECRET, Clock())
-    token = tokens.issue(CLAIM_KIND, b"", "sub", 7)
+    token = tokens.issue(CLAIM_KIND, b"", "sub", 5, 7)
     at = position % len(token)
     other = chr(ord(token[at]) ^ change)
     changed = token[:at] + other + token[at + 1 :]
     try:
-        found = tokens.verify(changed, CLAIM_KIND, b"", "sub")
+        found = tokens.verify(changed, CLAIM_KIND, b"", "sub", 5)
     except TokenInvalid:
         return
     # The last character of base64 has bits that mean nothing: the same token, spelled differently.
@@ -70,7 +75,7 @@ def test_no_changed_token_is_accepted(position: int, change: int) -> None:
 @given(st.text(max_size=200))
 def test_no_text_is_accepted_as_a_token(text: str) -> None:
     with pytest.raises(TokenInvalid):
-        LeaseTokens(SECRET, Clock()).verify(text, CLAIM_KIND, b"", "sub")
+        LeaseTokens(SECRET, Clock()).verify(text, CLAIM_KIND, b"", "sub", 5)
 
 
 def signed() -> tuple[bytes, str, dict[str, Any]]:

@@ -221,11 +221,18 @@ def test_after_deletion_everything_fails(surface: Surface) -> None:
     claim = surface.claim()
     assert surface.request("DELETE", surface.target()).status == 204
     check_error(surface.ack(claim, (path, tail)), 404, "SUBSCRIPTION_NOT_FOUND")
-    # Created again, it is another one: the old token does not fit its wakes.
+    # Created again, it is another one: the old token does not fit its wakes, although their
+    # generations are the same.
     surface.pull()
     surface.append(path)
-    surface.claim()
-    check_error(surface.ack(claim, (path, tail)), 409, "FENCED")
+    new = surface.claim()
+    assert new["generation"] == claim["generation"]
+    for wake in (claim, {**new, "token": claim["token"]}):
+        check_error(surface.ack(wake, (path, tail), done=True), 401, "TOKEN_INVALID")
+    wake = {"wake_id": new["wake_id"], "generation": new["generation"]}
+    release = surface.request("POST", surface.target("sub", "/release"), wake, claim["token"])
+    check_error(release, 401, "TOKEN_INVALID")
+    assert surface.ack(new).status == 200
 
 
 def test_without_a_wake_stream_there_is_no_event_but_work(surface: Surface) -> None:

@@ -26,7 +26,8 @@ class SubscriptionEntry(Entry[SubscriptionState]):
     """
 
     __slots__ = (
-        "cursors", "deadline", "due", "explicit", "glob", "heaped", "id", "rights", "scope",
+        "cursors", "deadline", "due", "explicit", "glob", "heaped", "id", "is_untold", "rights",
+        "scope",
     )  # fmt: skip
 
     def __init__(self, key: bytes, state: SubscriptionState) -> None:
@@ -45,6 +46,8 @@ class SubscriptionEntry(Entry[SubscriptionState]):
         self.heaped: int | None = None
         # The number of the last change of rights that its cursors were checked for.
         self.rights = 0
+        # The owner had no right to write the event of the last wake.
+        self.is_untold = False
 
     def stream_key(self, path: bytes) -> bytes:
         """The key of a stream of the same scope."""

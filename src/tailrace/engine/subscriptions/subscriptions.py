@@ -83,6 +83,15 @@ class Subscriptions:
         self._streams.readable = readable
         self._streams.rights += 1
 
+    def set_may_append(self, may_append: Callable[[bytes | None, bytes], bool]) -> None:
+        """
+        Set whose wake events are written: a function of an owner and the key of a wake stream.
+
+        Without the right there is no event, and the work stays pending. A PUT that confirms the
+        subscription writes it, once the owner has the right.
+        """
+        self.wakes.may_append = may_append
+
     # -- what streams owe ----------------------------------------------------------------------
 
     def changed(
@@ -155,10 +164,12 @@ class Subscriptions:
             assert entry.state is not None
             if entry.state.digest != config.digest():
                 raise await self._when_durable(entry, SubscriptionExists())
-            if entry.state.owner != owner:
+            before = entry.state.owner
+            if before != owner:
                 # Renewed credentials: the rights of the new owner count from now on.
                 self.records.put(entry, replace(entry.state, owner=owner))
                 entry.rights = -1
+            self.wakes.renew(entry, before)
         view = await self._view(entry)
         return view._replace(created=created)
 

@@ -46,6 +46,7 @@ class SubscriptionWakes:
         self, engine: "Engine", records: SubscriptionRecords, streams: SubscriptionStreams
     ) -> None:
         self.on_wake: Callable[[WakeDelivery], None] | None = None
+        self.may_append: Callable[[bytes | None, bytes], bool] | None = None
         self._engine = engine
         self._records = records
         self._streams = streams
@@ -140,6 +141,10 @@ class SubscriptionWakes:
         now = engine.clock()
         name = state.config.wake_stream
         assert name is not None
+        entry.is_untold = not self._may_write(entry, state.owner)
+        if entry.is_untold:
+            log.warning("no wake event", id=entry.id, stream=name, reason="the owner has no right")
+            return
         event = {
             "type": "wake",
             "subscription_id": entry.id,
@@ -151,6 +156,25 @@ class SubscriptionWakes:
             engine.append(entry.stream_key(name.encode()), msgspec.json.encode(event))
         except Refusal as refusal:
             log.warning("no wake event", id=entry.id, stream=name, reason=refusal.detail)
+
+    def _may_write(self, entry: SubscriptionEntry, owner: bytes | None) -> bool:
+        assert entry.state is not None
+        name = entry.state.config.wake_stream or ""
+        return self.may_append is None or self.may_append(owner, entry.stream_key(name.encode()))
+
+    def renew(self, entry: SubscriptionEntry, before: bytes | None) -> None:
+        """Write the event of a pull-wake that the owner `before` had no right to write."""
+        state = entry.state
+        assert state is not None
+        if state.is_webhook or state.phase is not Phase.WAKING:
+            return
+        if entry.is_untold or not self._may_write(entry, before):
+            for path in entry.cursors:
+                if self._streams.is_readable(entry, entry.stream_key(path)):
+                    self._events.append((entry, state.generation, path))
+                    # The reply waits for the batch of the event.
+                    self._records.put(entry, state)
+                    return
 
     # -- webhooks ----------------------------------------------------------------------------
 

@@ -9,14 +9,17 @@ goes to the checked address, so that a name that resolves differently a second t
 
 Rule 3: an IPv6 address that carries an IPv4 address is as good as that one.
 
+Rule 4: an IPv4 address has one spelling. Resolvers know others, such as `127.1` and `0x7f000001`.
+
     networks     reaches
     public       global addresses
     loopback     also localhost and 127.0.0.x, by http as well (the protocol's rule)
     private      also private and loopback addresses of any host, by http as well
 
-Link-local addresses, among them the metadata services of clouds, are never reached.
+Link-local addresses and the metadata services of clouds are never reached.
 """
 
+import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final, Literal, TypeAlias
 from urllib.parse import SplitResult, urlsplit
@@ -38,6 +41,13 @@ _PRIVATE: Final = tuple(
 )
 _SITE_LOCAL: Final = IPv6Network("fec0::/10")
 _UNIQUE_LOCAL: Final = IPv6Network("fc00::/7")
+_METADATA: Final = (
+    IPv4Network("169.254.0.0/16"),
+    IPv4Network("100.100.100.200/32"),
+    IPv6Network("fd00:ec2::254/128"),
+)
+_NUMERIC: Final = re.compile(r"(.*\.)?([0-9]+|0x[0-9a-f]*)\.?", re.IGNORECASE)
+"""No top-level domain is a number."""
 
 
 def check_url(url: str, networks: Networks) -> None:
@@ -56,6 +66,8 @@ def check_url(url: str, networks: Networks) -> None:
         raise WebhookUrlRejected("must be https://… (http:// only to localhost and 127.0.0.x)")
     if (address := _literal(host)) is not None:
         check_address(host, str(address), networks)
+    elif _NUMERIC.fullmatch(host):
+        raise WebhookUrlRejected("must have an IPv4 address as four decimal numbers, or a name")
 
 
 def is_local(host: str) -> bool:
@@ -87,7 +99,7 @@ def _may_reach(host: str, address: _Address, networks: Networks) -> bool:
         return address not in _COMPATIBLE and _may_reach("", embedded, networks)
     if address.is_multicast or address.is_link_local or address.is_unspecified:
         return False
-    if address in _SITE_LOCAL:
+    if address in _SITE_LOCAL or any(address in network for network in _METADATA):
         return False
     if address.is_loopback:
         return networks == "private" or (networks == "loopback" and is_local(host))

@@ -2,7 +2,8 @@
 The tokens of leases: what a worker must send to acknowledge a wake.
 
 A token names its kind, its subscription, the generation of the wake and its own expiry, and has an
-HMAC over them. Nothing is stored for it. That its generation is the current one is checked by the
+HMAC over them. The subscription is also named by its internal id: one that is created again is
+another one. Nothing is stored for a token. That its generation is the current one is checked by the
 engine, when it changes the subscription.
 """
 
@@ -32,6 +33,7 @@ class _Content(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     kind: str
     scope: str
     subscription_id: str
+    internal_id: int
     generation: int
     expires_at: int
 
@@ -46,14 +48,20 @@ class LeaseTokens:
         self._secret = secret
         self._clock = clock
 
-    def issue(self, kind: str, scope: bytes, subscription_id: str, generation: int) -> str:
+    def issue(
+        self, kind: str, scope: bytes, subscription_id: str, internal_id: int, generation: int
+    ) -> str:
         """A token for one wake of a subscription."""
         expires_at = self._clock() + TOKEN_S * 1000
-        content = _Content(kind, scope.decode(), subscription_id, generation, expires_at)
+        content = _Content(
+            kind, scope.decode(), subscription_id, internal_id, generation, expires_at
+        )
         payload = msgspec.json.encode(content)
         return f"{base64url(payload)}.{base64url(self._mac(payload))}"
 
-    def verify(self, token: str, kind: str, scope: bytes, subscription_id: str) -> int:
+    def verify(
+        self, token: str, kind: str, scope: bytes, subscription_id: str, internal_id: int
+    ) -> int:
         """
         The generation that a token was issued for.
 
@@ -73,10 +81,11 @@ class LeaseTokens:
             raise TokenInvalid
         # The MAC is ours, so that the content is as we wrote it.
         content = _decode(payload)
-        if (content.kind, content.scope, content.subscription_id) != (
+        if (content.kind, content.scope, content.subscription_id, content.internal_id) != (
             kind,
             scope.decode(),
             subscription_id,
+            internal_id,
         ):
             raise TokenInvalid
         if content.expires_at <= self._clock():

@@ -7,7 +7,8 @@ it was last loaded. A JWT brings its rights along: they are stored with the subs
 with the JWT. A PUT of the same configuration by the same owner renews them.
 
 Rule 2: a principal needs `subscribe` on everything that a subscription can match, and `append` on
-its wake stream. The names of streams beyond its pattern's literal prefix cannot be known before.
+its wake stream, also when an event is written. The names of streams beyond its pattern's literal
+prefix cannot be known before.
 """
 
 from collections.abc import Callable
@@ -105,6 +106,11 @@ class Owners:
         missed.
         """
         return may_know(self._known(owner), key)
+
+    def may_append(self, owner: bytes | None, key: bytes) -> bool:
+        """Whether wake events of an owner may be appended to a stream now."""
+        principal = self.principal(owner)
+        return principal is not None and principal.may(Operation.APPEND, key)
 
     def _known(self, owner: bytes | None) -> Principal | None:
         if not owner or self._access is None:

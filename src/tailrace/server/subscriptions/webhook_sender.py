@@ -176,7 +176,7 @@ class WebhookSender:
             "generation": state.generation,
             "streams": wake_stream_views(delivery.streams),
             "callback_url": callback_url(self._owners.origin(state.owner), scope, id_),
-            "callback_token": tokens.issue(CALLBACK_KIND, scope, id_, state.generation),
+            "callback_token": tokens.issue(CALLBACK_KIND, scope, id_, state.id, state.generation),
         }
         return msgspec.json.encode(content)
 

@@ -55,12 +55,15 @@ class LeaseHandlers:
         self._manage.check_may_use(request, scope, subscription_id)
         worker = decode_claim(request).worker
         tokens = await self._secrets.tokens()
+        internal_id = self._subscriptions.find(scope, subscription_id).id
         claim = await self._subscriptions.claim(scope, subscription_id, worker)
         principal, prefix = request.principal, request.target.key
         content = {
             "wake_id": claim.wake_id,
             "generation": claim.generation,
-            "token": tokens.issue(CLAIM_KIND, scope, subscription_id, claim.generation),
+            "token": tokens.issue(
+                CLAIM_KIND, scope, subscription_id, internal_id, claim.generation
+            ),
             "streams": stream_views(
                 claim.streams,
                 lambda path: principal is None or may_know(principal, prefix + path.encode()),
@@ -110,9 +113,11 @@ class LeaseHandlers:
         scheme, _, token = request.headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer" or not token.strip():
             raise TokenInvalid
-        self._subscriptions.find(scope, subscription_id)
         tokens = await self._secrets.tokens()
-        return tokens.verify(token.strip().decode("latin-1"), kind, scope, subscription_id)
+        # After the pause: it is the one that is changed then.
+        internal_id = self._subscriptions.find(scope, subscription_id).id
+        text = token.strip().decode("latin-1")
+        return tokens.verify(text, kind, scope, subscription_id, internal_id)
 
     async def jwks(self, _request: Request) -> Response:
         """The public keys that verify webhooks."""

@@ -10,6 +10,7 @@ from tailrace.engine.subscriptions.subscriptions import Subscriptions, Subscript
 from tailrace.protocol.subscription import SubscriptionState
 from tailrace.protocol.subscription_errors import SubscriptionNotFound
 from tailrace.server import headers as h
+from tailrace.server.errors import ConditionFailed
 from tailrace.server.guard.access import Principal
 from tailrace.server.handlers.buckets import json_response, parse_limit
 from tailrace.server.handlers.subscriptions.bodies import (
@@ -72,6 +73,11 @@ class SubscriptionHandlers:
             previous = self._subscriptions.find(scope, subscription_id).owner or b""
         except SubscriptionNotFound:
             previous = b""
+        else:
+            if b"if-none-match" in request.headers:
+                # A PUT renews the owner. And a refusal waits for what it was decided upon.
+                await self._subscriptions.records.durable()
+                raise ConditionFailed
         origin = self._public_url or request.origin.decode("latin-1")
         owner = self._owners.encode(principal, origin, previous)
         view = await self._subscriptions.create(scope, subscription_id, config, owner)
