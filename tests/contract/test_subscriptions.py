@@ -656,6 +656,20 @@ class TestRights:
         subscriber.append("e/1")
         assert subscriber.state("s").phase is Phase.IDLE
 
+    def test_a_failure_of_the_check_drops_no_work(self, subscriber: Subscriber) -> None:
+        def unknown(owner: bytes | None, key: bytes) -> bool:
+            raise RuntimeError
+
+        subscriptions = subscriber.world.engine.subscriptions
+        subscriber.create("s", pull())
+        subscriber.append("e/1")
+        claim = subscriber.claim("s")
+        subscriptions.set_readable(unknown)
+        subscriber.release("s", claim)
+        assert subscriber.state("s").pending == 1
+        subscriptions.set_readable(lambda owner, key: True)
+        assert [item.path for item in subscriber.claim("s").streams] == ["e/1"]
+
 
 class TestDurability:
     def test_everything_survives_a_restart(self, subscriber: Subscriber) -> None:

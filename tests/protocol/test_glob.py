@@ -92,3 +92,8 @@ def test_many_wildcards_do_not_backtrack_for_ever() -> None:
     pattern = "/".join(["**", "a"] * 60) + "/b"
     path = b"/".join([b"a"] * 300)
     assert not Glob(pattern).matches(path)
+
+
+def test_a_path_with_an_empty_last_segment_is_longer_than_the_pattern() -> None:
+    assert not Glob("a").matches(b"a/")
+    assert Glob("a/*").matches(b"a/")

@@ -44,7 +44,8 @@ class Glob:
         # Where the last `**` is, and the first segment after what it takes.
         star, taken = -1, 0
         while here < len(found):
-            segment = wanted[at] if at < len(wanted) else b""
+            # Past the end of the pattern nothing matches, not even an empty segment.
+            segment = wanted[at] if at < len(wanted) else False
             if segment is ANY:
                 star, taken = at, here
                 at += 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from tailrace.engine.listing import NAMES_STEP, Turn
-from tailrace.engine.subscriptions.entry import SubscriptionEntry, lives
+from tailrace.engine.subscriptions.entry import SubscriptionEntry
 from tailrace.engine.subscriptions.records import SubscriptionRecords
 from tailrace.protocol.offset import START
 from tailrace.protocol.subscription import LinkedStream
@@ -34,7 +34,11 @@ class SubscriptionStreams:
         self._records = records
 
     def is_readable(self, entry: SubscriptionEntry, key: bytes) -> bool:
-        """Whether the owner of a subscription may read a stream."""
+        """Whether the owner of a subscription is known to have the right to read a stream."""
+        return self._rights(entry, key) is True
+
+    def _rights(self, entry: SubscriptionEntry, key: bytes) -> bool | None:
+        """The same; None if the rights are not known."""
         if self.readable is None:
             return True
         try:
@@ -42,15 +46,19 @@ class SubscriptionStreams:
         except Exception as error:
             # This is part of an append, which must not fail half-way.
             log.error("the rights of an owner are not known", id=entry.id, error=str(error))
-            return False
+            return None
 
     def drop_unreadable(self, entry: SubscriptionEntry) -> None:
-        """After a change of rights: work that the owner may no longer read is not pending."""
+        """
+        After a change of rights: work that the owner may no longer read is not pending.
+
+        Work stays pending where the rights are not known: it would be lost for good.
+        """
         if entry.rights == self.rights or entry.state is None:
             return
         entry.rights = self.rights
         for path in list(entry.cursors):
-            if not self.is_readable(entry, entry.stream_key(path)):
+            if self._rights(entry, entry.stream_key(path)) is False:
                 self._records.move(entry, path, None)
 
     async def linked(self, entry: SubscriptionEntry) -> tuple[list[LinkedStream], bool]:
@@ -104,7 +112,7 @@ class SubscriptionStreams:
             return None
         is_explicit = path in entry.explicit
         stream = self._engine.peek(key)
-        if stream is None or not lives(stream):
+        if stream is None:
             # An explicit link may be to a stream that does not exist yet.
             return LinkedStream(path.decode(), True, START, START, 0) if is_explicit else None
         acked = entry.cursor(path, stream)

@@ -79,7 +79,7 @@ class StopSignals:
             return
         for number in _SIGNALS:
             before = signal.getsignal(number)
-            # Both are methods: made anew at each access, but equal.
+            # Compared by equality: each access makes another bound method.
             if callable(before) and before not in (self._handle, signal.default_int_handler):
                 self._before[number] = before
                 signal.signal(number, self._handle)
